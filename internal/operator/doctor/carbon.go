@@ -11,16 +11,15 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 )
 
-// minCreates is a number of new metrics a minute below which hot keys wait for
-// their file: one new key a second is quiet.
+// minCreates is the number of new metrics a minute below which hot keys wait for their file. Already a quiet site has
+// one new key a second.
 const minCreates = 1000
 
-// fewUpdates is a number of writes a second below which a site with as many
-// keys falls behind.
+// fewUpdates is the number of writes a second below which a site with as many keys falls behind.
 const fewUpdates = 1000
 
-// Carbon judges the configuration of carbon. Flush is how often the StatsD
-// server writes, 0 where that is not known.
+// Carbon judges the configuration of carbon. flush is the interval at which the StatsD server writes, or 0 if it is not
+// known.
 func Carbon(in carbon.Inspection, flush time.Duration, want Expected) []Finding {
 	l := &list{where: in.Dir}
 	for _, p := range in.Problems {
@@ -50,13 +49,13 @@ func (l *list) carbonPace(in carbon.Inspection) {
 	}
 }
 
-// step is how fine points should be kept, in seconds: as they come, or where
-// that is not known, as fine as carbon can.
+// step returns the interval, in seconds, at which points should be kept: flush, but not more than the shortest window,
+// or 1, the finest that carbon can, if flush is not known.
 func step(flush time.Duration, want Expected) int {
 	return max(1, int(min(flush, want.Window).Seconds()))
 }
 
-// pace reads a bound of carbon; without one there is none.
+// pace reads a bound of carbon. A bound that is not set is infinite.
 func pace(text string) float64 {
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
 		return n
@@ -75,7 +74,7 @@ func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Dura
 	}
 	where := fmt.Sprintf("%s/storage-schemas.conf:%d [%s]", in.Dir, s.Line, s.Name)
 	switch {
-	case s.Step == 0: // told among the problems
+	case s.Step == 0: // it is among the problems
 	case s.Step > want.Window:
 		level := Warn
 		why := fmt.Sprintf("the history shows nothing that lasts less than %v", s.Step)

@@ -1,11 +1,10 @@
-// Package doctor judges inspections of the systems around the pipeline: a finding says
-// what would silently break, why that matters and how to fix it.
+// Package doctor judges inspections of the systems around the pipeline: a finding describes a setting or state that
+// breaks silently, the reason why it matters, and how to fix it.
 //
 //	statsd.Inspect, carbon.Inspect, kafka.Inspect, redisclient.Client.Inspect, udpstat.Inspect
 //	        └── plain facts ──> doctor ──> []Finding ──> text or JSON
 //
-// It inspects nothing itself. A [Finding] of level ok is reported too, so that the
-// report shows what was inspected.
+// It inspects nothing itself. A [Finding] of level ok is reported too, so that the report shows all that was inspected.
 package doctor
 
 import (
@@ -20,20 +19,20 @@ type Level string
 
 const (
 	OK   Level = "ok"
-	Warn Level = "warn" // works now, and may not when it matters
+	Warn Level = "warn" // works now, but may fail under load
 	Fail Level = "fail" // is broken, or breaks counts or limits silently
 )
 
-// Finding is one thing that was inspected. The JSON names are a contract.
+// Finding is the result for one thing that was inspected. The JSON names are a contract.
 type Finding struct {
 	Level Level `json:"level"`
-	// What was found: "maxmemory-policy is allkeys-lru".
+	// What describes the finding: "maxmemory-policy is allkeys-lru".
 	What string `json:"what"`
-	// Where it is: an address, a file and line, a setting.
+	// Where is its place: an address, a file and line, a setting.
 	Where string `json:"where"`
-	// Why it matters; empty where all is well.
+	// Why is the reason why it matters, or empty if all is well.
 	Why string `json:"why,omitempty"`
-	// Fix is a command or a line of configuration, as it can be copied.
+	// Fix is a command or a line of configuration that can be copied.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -60,26 +59,25 @@ func (r Report) Count(l Level) int {
 	return n
 }
 
-// Expected is what the pipeline needs of its environment.
+// Expected holds the requirements of the pipeline for its environment.
 type Expected struct {
 	// Window is the shortest window of a rule.
 	Window time.Duration
-	// Plain says that metric names have the style plain.
+	// Plain is true if metric names have the style plain.
 	Plain bool
-	// FromGraphite says that detection reads what Graphite stores.
+	// FromGraphite is true if detection reads from Graphite.
 	FromGraphite bool
-	// Prefix is what Graphite has before the names of our counters.
+	// Prefix is the prefix of the names of our counters in Graphite.
 	Prefix string
-	// Metrics are names of some counters of ours as a StatsD server writes them
-	// to Graphite.
+	// Metrics are names of some of our counters, as a StatsD server writes them to Graphite.
 	Metrics []string
-	// RulesInRedis says that programs read their rules from Redis.
+	// RulesInRedis is true if programs read their rules from Redis.
 	RulesInRedis bool
 	// Budget is the longest wait for Redis in a decision.
 	Budget time.Duration
-	// HotTTL is how long a hot key stays without being published again.
+	// HotTTL is how long a hot key lasts without being published again.
 	HotTTL time.Duration
-	// Lateness is the oldest count that is not dropped.
+	// Lateness is the age of the oldest count that is not dropped.
 	Lateness time.Duration
 }
 
@@ -92,7 +90,7 @@ func (l *list) ok(format string, args ...any) {
 	l.findings = append(l.findings, Finding{Level: OK, What: fmt.Sprintf(format, args...), Where: l.where})
 }
 
-// add appends a finding; where, if empty, is that of the list.
+// add appends a finding. An empty Where becomes the place of the list.
 func (l *list) add(level Level, f Finding) {
 	f.Level, f.Where = level, cmp.Or(f.Where, l.where)
 	l.findings = append(l.findings, f)
@@ -105,7 +103,7 @@ func (l *list) unknown(what, reason string) {
 	l.warn(Finding{What: what + " is not known: " + reason, Why: "what is not known cannot be judged"})
 }
 
-// bytes writes a size for people: 16 MiB.
+// bytes writes a size for people, such as 16 MiB.
 func bytes(n int64) string {
 	for _, u := range []struct {
 		name string
@@ -120,11 +118,11 @@ func bytes(n int64) string {
 
 type Options struct {
 	Color bool
-	// Quiet leaves out what is fine.
+	// Quiet leaves out findings of level ok.
 	Quiet bool
 }
 
-// Write writes a report for people: a finding a paragraph, the sum last.
+// Write writes a report for people: one paragraph for each finding, and the totals last.
 func Write(w io.Writer, r Report, o Options) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
@@ -156,7 +154,7 @@ func (o Options) paint(l Level) string {
 	return "\x1b[" + color + "m" + word + "\x1b[0m"
 }
 
-// printable keeps the control bytes of what servers say away from the terminal.
+// printable replaces the control characters of servers' texts, so that they do not reach the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 {

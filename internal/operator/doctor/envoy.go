@@ -2,16 +2,16 @@ package doctor
 
 import "fmt"
 
-// EnvoyInspection is what a running program counted of Envoy's calls since its start.
+// EnvoyInspection holds counters of a running program about Envoy's calls since its start.
 type EnvoyInspection struct {
-	// Admin is the URL of its admin listener.
+	// Admin is the URL of the program's admin listener.
 	Admin string
-	// TooLong is the number of requests that were denied because of their length, Surplus that of descriptors that were
-	// not decided, and Busy that of calls without an answer.
+	// TooLong is the number of requests that were denied because of their length, Surplus is the number of descriptors
+	// that were not decided, and Busy is the number of calls without a response.
 	TooLong, Surplus, Busy float64
 }
 
-// Envoy finds requests that Envoy accepts and the program does not.
+// Envoy reports requests that Envoy accepts and the program does not.
 func Envoy(in EnvoyInspection) []Finding {
 	l := &list{where: "calls of Envoy at " + in.Admin}
 	if in.TooLong > 0 {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Gateways judges how many gateways each listener of a running program refuses, because their token is missing or
-// wrong. refused is nil if the program has no listener for gateways.
+// Gateways judges the number of gateways that each listener of a running program refuses, because their token is
+// missing or wrong. refused is nil if the program has no listener for gateways.
 func Gateways(admin string, refused map[string]int) []Finding {
 	l := &list{where: "listeners at " + admin}
 	total := 0

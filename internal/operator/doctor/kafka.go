@@ -11,8 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
-// Kafka judges the topic of counts. Create says that programs create a missing
-// topic.
+// Kafka judges the topic of counts. create is true if programs create a missing topic.
 func Kafka(in kafka.Inspection, create bool, want Expected) []Finding {
 	l := &list{where: fmt.Sprintf("kafka %s, topic %s", strings.Join(in.Brokers, ","), in.Topic)}
 	if in.Err != "" {
@@ -109,7 +108,7 @@ func (l *list) kafkaSettings(in kafka.Inspection, want Expected) {
 	}
 }
 
-// maxLag is how many records are more than a moment's worth.
+// maxLag is the number of records of a short delay. A larger lag is a finding.
 const maxLag = 1000
 
 func (l *list) kafkaGroup(in kafka.Inspection) {

@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// MemoryInspection is what a running program says of its memory, in bytes.
+// MemoryInspection holds the sizes that a running program reports about its memory, in bytes.
 type MemoryInspection struct {
-	// Admin is the URL of its admin listener.
+	// Admin is the URL of the program's admin listener.
 	Admin string
-	// Bounds are what the connections of each listener and their headers take at most, by its name; 0: no bound.
+	// Bounds are the bounds of the memory of the connections and their headers, by listener, or 0 without a bound.
 	Bounds map[string]int64
-	// Limit is what the process may take; 0: it is unknown.
+	// Limit is the memory that the process may take, or 0 if it is not known.
 	Limit int64
 }
 
-// Memory compares what connections may take with what the process may. A client that opens all of them would end it.
+// Memory compares the memory that connections may take with the limit of the process. A client that opens all of them
+// would end the process.
 func Memory(in MemoryInspection) []Finding {
 	l := &list{where: "listeners at " + in.Admin}
 	var sum int64
@@ -34,7 +35,7 @@ func Memory(in MemoryInspection) []Finding {
 	}
 	what := fmt.Sprintf("connections take at most %s (%s)", bytes(sum), strings.Join(parts, ", "))
 	switch {
-	case len(in.Bounds) == 0: // a service whose listeners are its own
+	case len(in.Bounds) == 0: // a service with listeners of its own
 	case in.Limit == 0:
 		l.ok("%s; how much memory the process may take is not known", what)
 	case sum > in.Limit/2:

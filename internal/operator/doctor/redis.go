@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 )
 
-// Redis judges the store of hot set, overrides and shared limits.
+// Redis judges the store of the hot set, overrides and shared limits.
 func Redis(in redisclient.Inspection, want Expected) []Finding {
 	l := &list{where: "redis " + strings.Join(in.Addrs, ",")}
 	l.redisSentinels(in)
@@ -40,14 +40,14 @@ func (l *list) redisSilent(in redisclient.Inspection) {
 		return
 	}
 	if tooFewSentinels(in) {
-		return // which is why: the master itself may be well
+		return // the Sentinels are the cause: the master itself may be well
 	}
 	l.fail(Finding{What: "it does not answer: " + in.Err,
 		Why: "limits are local to each process, live overrides and hot keys of others are not seen",
 		Fix: redisCLI(in.Addrs[0]) + " ping   # then start it, or fix redis.addr"})
 }
 
-// redisCLI is the command that asks the server at an address, which may be a socket's path.
+// redisCLI returns the redis-cli command for the server at an address, which may be the path of a socket.
 func redisCLI(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -81,7 +81,7 @@ func (l *list) redisSentinels(in redisclient.Inspection) {
 	}
 }
 
-// redisRights judges what the user may do. A limiter need not be able to publish.
+// redisRights judges the rights of the user. A limiter does not need the right to publish.
 func (l *list) redisRights(in redisclient.Inspection, want Expected) {
 	l.redisDenied(in.Rights.User, in.Rights.Limiter)
 	if want.RulesInRedis {
@@ -126,7 +126,7 @@ func (l *list) redisDenied(user string, denied []redisclient.Denied) {
 	}
 }
 
-// redisUnknown is the finding about what the server does not show, with the right that is missing.
+// redisUnknown reports a fact that the server does not show, with the right that is missing.
 func (l *list) redisUnknown(in redisclient.Inspection, name string) {
 	f := Finding{What: name + " is not known: " + in.Unknown[name], Why: "what is not known cannot be judged"}
 	rights := map[string]string{"INFO": "+info", "CONFIG GET": "+config|get", "CLUSTER INFO": "+cluster|info"}

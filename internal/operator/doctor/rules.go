@@ -12,15 +12,14 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Unparsed is the finding about a configuration file that is wrong. Each error
-// names file, line and field.
+// Unparsed returns the finding for a configuration file that is wrong. Each error names file, line and field.
 func Unparsed(path string, err error) Finding {
 	return Finding{Level: Fail, What: err.Error(), Where: path,
 		Why: "no program starts with this file, and a running one ignores it at reload",
 		Fix: "hotparam config validate " + path}
 }
 
-// Rules judges the rules of a file. Shared says that there is a Redis.
+// Rules judges the rules of a file. shared is true if Redis is configured.
 func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 	l := &list{where: cmp.Or(path, "defaults (no --config)")}
 	if len(set.Rules) == 0 {
@@ -43,7 +42,7 @@ func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 	return l.findings
 }
 
-// trust finds networks of trusted proxies that hold most clients.
+// trust reports networks of trusted proxies that hold most clients.
 func (l *list) trust(set *rules.Set) {
 	for _, p := range set.IP.TrustedProxies {
 		if rules.IsMostClients(p) {
@@ -54,7 +53,7 @@ func (l *list) trust(set *rules.Set) {
 	}
 }
 
-// upstreams says by which presets the rules read targets, and which have none.
+// upstreams reports the presets by which the rules read targets, and the rules without parse_as.
 func (l *list) upstreams(set *rules.Set) {
 	var without []string
 	for _, r := range set.Rules {
@@ -71,7 +70,7 @@ func (l *list) upstreams(set *rules.Set) {
 	}
 }
 
-// maxUnlimitedBurst is how long a burst may hide a limit.
+// maxUnlimitedBurst is the maximum time for which a burst may delay a limit.
 const maxUnlimitedBurst = 60 * time.Second
 
 func (l *list) rule(r *rules.Rule, shared bool) {
@@ -98,8 +97,7 @@ func (l *list) rule(r *rules.Rule, shared bool) {
 	l.ruleBurst(name, r)
 }
 
-// ruleBurst finds a bucket so deep that the limit begins long after the key is
-// hot.
+// ruleBurst reports a bucket that is so deep that the limit begins long after the key is hot.
 func (l *list) ruleBurst(name string, r *rules.Rule) {
 	s := r.Limit.Spec
 	if !limitcore.Spec(s).Refills() || s.Window <= 0 || s.Limit <= 0 {
@@ -107,7 +105,7 @@ func (l *list) ruleBurst(name string, r *rules.Rule) {
 	}
 	perSecond := float64(s.Limit) / s.Window.Seconds()
 	if r.Hot.Rate <= perSecond {
-		return // a key at its threshold is within its limit, as may be meant
+		return // a key at its threshold is within its limit, which may be intended
 	}
 	until := time.Duration(float64(s.Burst) / (r.Hot.Rate - perSecond) * float64(time.Second))
 	if until > maxUnlimitedBurst {
@@ -130,8 +128,7 @@ func (l *list) override(o rules.Override, now time.Time) {
 	}
 }
 
-// Counters judges whether there are counters enough for the rates that the rules,
-// or o, say they expect.
+// Counters judges whether there are enough counters for the rates that the rules, or o, expect.
 func Counters(set *rules.Set, o detect.Options, path string) []Finding {
 	l := &list{where: cmp.Or(path, "defaults (no --config)")}
 	if err := detect.Check(set, o); err != nil {
@@ -143,24 +140,24 @@ func Counters(set *rules.Set, o detect.Options, path string) []Finding {
 }
 
 type CacheInspection struct {
-	// Admin is the URL of its admin listener, "" if none was named.
+	// Admin is the URL of the program's admin listener, or "" if no listener was named.
 	Admin string
-	// Err is why it does not answer.
+	// Err is the reason why the listener does not answer.
 	Err string
 	// Present is false if the program has no response cache.
 	Present bool
 	Silent  []SilentUpstream
 }
 
-// SilentUpstream is an upstream whose responses to the requests of a rule were stored although they
-// came with neither Cache-Control nor Vary.
+// SilentUpstream is an upstream whose responses to the requests of a rule were stored although they came with neither
+// Cache-Control nor Vary.
 type SilentUpstream struct {
-	Rule, Upstream string // the upstream "" is the default one
+	Rule, Upstream string // "" is the default upstream
 	Stored         float64
 }
 
-// Cache judges what upstreams say about responses that the cache stores. Without an admin listener it
-// reports which rules were not judged.
+// Cache judges the header fields that upstreams send with responses that the cache stores. Without an admin listener it
+// reports the rules that were not judged.
 func Cache(in CacheInspection, set *rules.Set) []Finding {
 	l := &list{where: "response cache at " + in.Admin}
 	switch {

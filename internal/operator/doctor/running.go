@@ -2,11 +2,11 @@ package doctor
 
 import "fmt"
 
-// RunningRule is a rule that a running program has, with a note if it cannot work as it is meant.
+// RunningRule is a rule of a running program, with a note if the rule cannot work as intended.
 type RunningRule struct{ Name, Note string }
 
-// RunningRules judges the rules of a running program by the requests that it has seen, and the processes beside it, by
-// their names, that run other rules.
+// RunningRules judges the rules of a running program by the requests that it has received, and reports the names of the
+// processes beside it that run other rules.
 func RunningRules(admin string, rules []RunningRule, others []string) []Finding {
 	l := &list{where: "rules at " + admin}
 	for _, r := range rules {

@@ -82,8 +82,7 @@ func (l *list) statsdFlush(in statsd.Inspection, want Expected) {
 		Fix:  fmt.Sprintf("flushInterval: %d   // in config.js", min(want.Window, time.Second).Milliseconds())})
 }
 
-// FlushOf is how often a server hands on what it counted; 0 where its settings
-// are not known.
+// FlushOf returns the interval at which a server flushes its counters, or 0 if its settings are not known.
 func FlushOf(in statsd.Inspection) time.Duration {
 	if !in.Known {
 		return 0
@@ -120,8 +119,8 @@ func (l *list) statsdNames(in statsd.Inspection, want Expected) {
 	l.statsdNamespace(in, want)
 }
 
-// statsdNamespace compares what the server writes with what is read. Without
-// Graphite nothing is read.
+// statsdNamespace compares the names that the server writes with the names that detection reads. Without Graphite
+// detection reads no names.
 func (l *list) statsdNamespace(in statsd.Inspection, want Expected) {
 	writes, settings := "stats_counts", "graphite: {prefix: stats_counts, suffix: \"\"}"
 	if in.Settings["graphite > legacyNamespace"] == "false" {
@@ -182,16 +181,15 @@ func UDP(in udpstat.Inspection) []Finding {
 }
 
 type Senders struct {
-	// Listen are the addresses that StatsD lines are taken on, Allow the networks
-	// whose lines are read.
+	// Listen are the addresses on which StatsD lines are received, and Allow are the networks whose lines are read.
 	Listen, Allow []string
-	// NoClientsSetting is the setting that drops client data; empty: senders name
-	// the clients. Graphite says that all counts come from there.
+	// NoClientsSetting is the setting that drops client data, or empty if senders name the clients. Graphite is true if
+	// all counts come from Graphite.
 	NoClientsSetting string
 	Graphite         bool
 }
 
-// CheckSenders judges who can make a key hot. Path is the file of the rules.
+// CheckSenders judges which senders can make a key hot. path is the file of the rules.
 func CheckSenders(s Senders, set *rules.Set, path string) []Finding {
 	l := &list{where: "statsd.listen"}
 	for _, addr := range s.Listen {
@@ -227,8 +225,7 @@ func CheckSenders(s Senders, set *rules.Set, path string) []Finding {
 	return l.findings
 }
 
-// open reports whether others than this machine can reach an address to listen
-// on.
+// open reports whether other machines can reach an address to listen on.
 func open(addr string) bool {
 	if strings.HasPrefix(addr, "unix") {
 		return false
