@@ -1,6 +1,5 @@
-// Package carbon reads the configuration of Graphite's carbon from its
-// directory: what it stores, how finely, and how fast it makes new files. It
-// reads carbon.conf, storage-schemas.conf and storage-aggregation.conf, writes
+// Package carbon reads the configuration of Graphite's carbon from its directory: which metrics it stores, how finely,
+// and how fast it makes new files. It reads carbon.conf, storage-schemas.conf and storage-aggregation.conf, writes
 // nothing and opens no connection.
 package carbon
 
@@ -18,17 +17,16 @@ import (
 	"time"
 )
 
-// Inspection is what the directory says. It is plain: package doctor judges it.
+// Inspection holds the facts in the files of the directory. Package doctor judges them.
 type Inspection struct {
 	Dir string
-	// Settings are those of the section [cache] of carbon.conf by their name in
-	// capitals, as they are written. What is absent has carbon's default.
+	// Settings are the settings of the section [cache] of carbon.conf by their name in capitals, as they are written. A
+	// setting that is absent has carbon's default.
 	Settings map[string]string
-	// Schemas and Aggregations are in file order: the first whose pattern
-	// matches holds.
+	// Schemas and Aggregations are in the order of the file: the first entry whose pattern matches applies.
 	Schemas      []Schema
 	Aggregations []Aggregation
-	// Problems are what could not be read or understood, with file and line.
+	// Problems describe files and entries that could not be read or understood, with file and line.
 	Problems []string
 }
 
@@ -36,29 +34,27 @@ type Inspection struct {
 type entry struct {
 	Name, Pattern string
 	Line          int
-	match         *regexp.Regexp // nil: the pattern cannot be tried here
+	match         *regexp.Regexp // nil if the pattern cannot be tried here
 }
 
 func (e entry) regexp() *regexp.Regexp { return e.match }
 
 type Schema struct {
 	entry
-	// Retentions as they are written, finest first; Step and Keep are those of
-	// the first.
+	// Retentions are the retentions as they are written, the finest first. Step and Keep belong to the first of them.
 	Retentions string
 	Step, Keep time.Duration
 }
 
 type Aggregation struct {
 	entry
-	// XFilesFactor is the share of points that must be there; -1 where it is
-	// not written and carbon's 0.5 holds.
+	// XFilesFactor is the share of points that must be there, or -1 if it is not written, so that carbon's 0.5 applies.
 	XFilesFactor float64
-	// Method is "average" where it is not written.
+	// Method is "average" if it is not written.
 	Method string
 }
 
-// Inspect reads a directory. A file that is missing is a problem among others.
+// Inspect reads a directory. A missing file is a problem like others.
 func Inspect(dir string) Inspection {
 	in := Inspection{Dir: dir, Settings: map[string]string{}}
 	for _, s := range in.sections("carbon.conf") {
@@ -77,11 +73,11 @@ func Inspect(dir string) Inspection {
 	return in
 }
 
-// SchemaOf is the schema that carbon stores a metric by: nil where no pattern
-// matches, or a pattern that cannot be tried comes before.
+// SchemaOf returns the schema by which carbon stores a metric, or nil if no pattern matches, or if a pattern that
+// cannot be tried comes before.
 func (in Inspection) SchemaOf(metric string) *Schema { return holding(in.Schemas, metric) }
 
-// AggregationOf is the aggregation of a metric, nil as in SchemaOf.
+// AggregationOf returns the aggregation of a metric, or nil as SchemaOf.
 func (in Inspection) AggregationOf(metric string) *Aggregation {
 	return holding(in.Aggregations, metric)
 }
@@ -94,7 +90,7 @@ func holding[T interface{ regexp() *regexp.Regexp }](list []T, metric string) *T
 	return &list[i]
 }
 
-// section is one "[name]" of a file and its settings.
+// section is one "[name]" of a file with its settings.
 type section struct {
 	file   string
 	name   string
@@ -104,8 +100,7 @@ type section struct {
 
 const maxFile = 4 << 20
 
-// sections reads a file in the manner of Python's ConfigParser: "name = value"
-// or "name: value", comments by # and ;.
+// sections reads a file as Python's ConfigParser does: "name = value" or "name: value", comments by # and ;.
 func (in *Inspection) sections(file string) []section {
 	path := filepath.Join(in.Dir, file)
 	info, err := os.Stat(path)
@@ -159,7 +154,7 @@ func (in *Inspection) problem(path string, line int, text string) {
 	in.Problems = append(in.Problems, path+": "+text)
 }
 
-// entry compiles the pattern of a section as Python would.
+// entry returns the entry of a section. A pattern that cannot be compiled is a problem.
 func (in *Inspection) entry(s section) entry {
 	re, err := regexp.Compile(s.values["pattern"])
 	if err != nil || s.values["pattern"] == "" {
@@ -198,7 +193,7 @@ func (in *Inspection) aggregation(s section) Aggregation {
 	return out
 }
 
-// unitOf reads 60, 60s, 10min, 7d, 1y; a bare number is times bare.
+// unitOf reads 60, 60s, 10min, 7d, 1y; a number without a unit is multiplied by bare.
 func unitOf(text string, bare time.Duration) (time.Duration, error) {
 	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyz")
 	n, err := strconv.ParseInt(digits, 10, 64)
