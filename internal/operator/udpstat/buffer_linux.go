@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveBuffer is how many bytes of a socket's receive buffer can be used.
+// receiveBuffer returns the number of bytes of a socket's receive buffer that can be used.
 func receiveBuffer(conn *net.UDPConn) (int64, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

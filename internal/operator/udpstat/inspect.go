@@ -1,7 +1,6 @@
-// Package udpstat reads what this machine's kernel says about UDP: the largest
-// receive buffer that a socket may ask for, the one it is granted, and how many
-// datagrams were thrown away. It changes nothing. Where the system is not Linux
-// it says that it does not know.
+// Package udpstat reads the kernel's numbers about UDP on this machine: the largest receive buffer that a socket may
+// ask for, the buffer that it is granted, and how many datagrams were thrown away. It changes nothing. On systems other
+// than Linux it reports that the numbers are not known.
 package udpstat
 
 import (
@@ -18,29 +17,27 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Inspection is what the kernel says. Numbers are -1 where it does not.
+// Inspection holds the numbers of the kernel. MaxBuffer and Granted are -1 if they are not known.
 type Inspection struct {
-	// MaxBuffer is net.core.rmem_max, in bytes: the most that a socket gets when
-	// it asks.
+	// MaxBuffer is net.core.rmem_max, in bytes: the largest buffer that a socket gets on request.
 	MaxBuffer int64
-	// Asked and Granted are the receive buffer that a socket asked for and
-	// could use, in bytes.
+	// Asked and Granted are the receive buffer that a socket asked for and the one that it could use, in bytes.
 	Asked, Granted int64
-	// Before and After are the machine's counters of UDP, Between apart.
+	// Before and After are the machine's counters of UDP; After was read Between later.
 	Before, After UDP
 	Between       time.Duration
-	// Err is why some of this is not known.
+	// Err is the reason why some of the numbers are not known.
 	Err string
 }
 
 type UDP struct {
 	InDatagrams  int64
 	InErrors     int64
-	RcvbufErrors int64 // thrown away because a socket's buffer was full
+	RcvbufErrors int64 // datagrams thrown away because a socket's buffer was full
 }
 
-// Inspect asks for a receive buffer of some bytes on a socket of its own, and
-// looks at the counters twice. It takes as long as between.
+// Inspect asks for a receive buffer of buffer bytes on a socket of its own, and reads the counters twice. It takes as
+// long as between.
 func Inspect(ctx context.Context, buffer int, between time.Duration) Inspection {
 	return inspect(ctx, "/proc", buffer, between)
 }
@@ -81,9 +78,8 @@ func readNumber(path string) (int64, error) {
 	return n, nil
 }
 
-// grant opens a socket on loopback, asks, and reads back. The kernel counts its
-// own book-keeping in: it doubles what was asked, so half of what it says can
-// be used.
+// grant opens a socket on loopback, asks for a receive buffer, and reads its size back. The kernel doubles the
+// requested size for its own book-keeping, so that half of the size that it reports can be used.
 func grant(ctx context.Context, buffer int) (int64, error) {
 	var lc net.ListenConfig
 	pc, err := lc.ListenPacket(ctx, "udp", "127.0.0.1:0")
