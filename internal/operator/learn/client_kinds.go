@@ -226,8 +226,8 @@ func (v *visitors) census() (clients [kinds]int64) {
 	return clients
 }
 
-// proxied returns the reason why the addresses of the log do not identify clients, or "" if they do. Probes and the
-// site's own server are machines on the inside, and are no evidence.
+// proxied returns the reason why the addresses of the log do not identify clients, or "" if they do. It leaves out
+// probes and the site's own server, because they are machines on the inside.
 func (v *visitors) proxied() string {
 	shared, addresses, private, requests := int64(0), 0, int64(0), v.requests
 	for client, c := range v.all {

@@ -8,8 +8,8 @@ import (
 // leastOwn is the minimum number of requests of a page that differs from the values beside it.
 const leastOwn = 20
 
-// alike leaves out pages of their own: pages whose methods, statuses or names are not like those of nearly all other
-// leaves. Values of one parameter look alike.
+// alike leaves out pages of their own: pages whose methods, statuses or names differ from nearly all other leaves.
+// Values of one parameter look alike.
 func (n *node) alike(leaves []string) []string {
 	var kinds [8]int
 	kindOf := func(name string) (kind int) {

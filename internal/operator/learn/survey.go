@@ -226,7 +226,7 @@ const few = 6
 // leastForClock is the minimum number of requests of a log for this test.
 const leastForClock = 500
 
-// fault returns the reason why the times of the log are not the times of the requests, or "" if they are.
+// fault returns the reason why the times of the log are not the times of the requests, or "" if they are right.
 func (c *clock) fault() string {
 	used := func(of [60]int64) (n int) {
 		for _, k := range of {

@@ -194,7 +194,7 @@ const (
 
 // perIP holds the proposed per-IP windows, and the reasons for them.
 type perIP struct {
-	none     string // why no windows are proposed, or "" if they are
+	none     string // why no windows are proposed, or ""
 	ordinary int    // number of clients that they were learned from
 	of       string // "99.9 % of them are" or "all of them are"
 	top1s    int64  // the highest rate of these clients, requests a second
