@@ -134,7 +134,7 @@ type SourceReport struct {
 	Lines     int64            `json:"lines"` // with comments
 	Malformed int64            `json:"malformed"`
 	Bytes     int64            `json:"bytes"` // as stored
-	// Error is the reason why the source was not read to its end, or "" if it was.
+	// Error is the reason why the source was not read to its end, or "".
 	Error string `json:"error,omitempty"`
 }
 

@@ -122,7 +122,7 @@ func headersOf(set *rules.Set) (agent, referer bool) {
 	return agent, referer
 }
 
-// open adds a source. A source that cannot be opened is added as one that ended.
+// open adds a source. A source that cannot be opened counts as ended.
 func (r *replayer) open(l Source) {
 	src, err := open(l, r.cfg.Format)
 	origin := SourceReport{Name: l.Name}
