@@ -1,8 +1,8 @@
-// API: the calls of the server, and its event stream. A call resolves to the response's JSON, or throws a
-// Problem with the text of the server.
+// API: the calls of the server, and its event stream. A call resolves to the response's JSON, or throws a Problem with
+// the server's text.
 
 export class Problem extends Error {
-  // number is the second word that a change needs; undefined: none helps.
+  // number is the number that a person types to confirm the change, or undefined if the change cannot be confirmed.
   constructor({ detail, field, remedy, percent, losses }) {
     super(detail);
     this.field = field;
@@ -11,19 +11,19 @@ export class Problem extends Error {
   }
 }
 
-// inside is a path of the API or of a view as links write it, below the prefix under which the page is mounted. This
-// module is in the folder assets there.
+// inside returns the address of a path of the API or of a view, as links have it: below the prefix under which the page
+// is mounted. This module is in the folder assets of that prefix.
 const prefix = new URL("..", import.meta.url).pathname.slice(0, -1);
 export const inside = (path) => prefix + path;
 
-// outside is the path of the API or of a view that a link leads to.
+// outside returns the path of the API or of a view from the path of a link: it removes the prefix.
 export const outside = (pathname) => pathname.slice(prefix.length);
 
-// at gives the address of a path without the user and password that the page's
-// own address may hold: browsers refuse to fetch with them.
+// at returns the URL of a path without the user and password that the page's own address may hold, because browsers
+// refuse to fetch URLs with a password.
 export const at = (path) => new URL(inside(path), location.origin);
 
-// call sends a body as JSON, or as the type that the headers name.
+// call sends a body as JSON, or as the type that headers names.
 async function call(method, path, body, headers = body ? { "Content-Type": "application/json" } : {}) {
   let answer;
   try {
@@ -42,7 +42,7 @@ async function call(method, path, body, headers = body ? { "Content-Type": "appl
   return json;
 }
 
-// inQuery is a text that is percent-encoded for a path, as a value of a query.
+// inQuery encodes a text, which is already percent-encoded for a path, as a value of a query.
 export const inQuery = (text) => text.replaceAll("+", "%2B").replaceAll("&", "%26").replaceAll("#", "%23");
 
 export const getJSON = (path) => call("GET", path);
@@ -58,8 +58,8 @@ const numbers = {
   burst: { least: 1, most: 2 ** 31 - 1, want: "Write a whole number from 1 to 2,147,483,647, or nothing." },
 };
 
-// limitOf reads the rate and the burst of a limit as a person types them; burst may be "". Of a number that the server
-// would refuse it throws a Problem.
+// limitOf reads the rate and the burst of a limit as a person types them; burst may be "". It throws a Problem if the
+// server would refuse a number.
 export function limitOf(texts) {
   const out = {};
   for (const [field, { least, most, want }] of Object.entries(numbers)) {
@@ -72,36 +72,37 @@ export function limitOf(texts) {
   return out;
 }
 
-// over has a change made only of the version of an override that the person has seen; undefined: of any.
+// over returns the headers for a change of exactly the version of an override that the person has seen, or no headers
+// if version is undefined: then any version is changed.
 const over = (version) => (version == null ? {} : { "If-Match": `"${version}"` });
 
-// What may reach much is refused with the field confirm; secondWord in dialog.js asks then, and calls again with true.
-// row names the list that the target was taken from.
+// The server refuses a change that reaches much with the field confirm; secondWord in dialog.js then asks the person,
+// and calls again with true. row names the list that the target was taken from.
 export const putOverride = (override, { id, version, row, confirm }) =>
   call("PUT", (id ? path(id) : "/v1/overrides") + query({ confirm, row }), override,
     { "Content-Type": "application/json", ...over(version) });
-// tryOverride says what an override would hold; nothing is changed.
+// tryOverride returns the keys that an override would hold, and changes nothing.
 export const tryOverride = (override) => call("PUT", "/v1/overrides?dry_run=true", override);
 export const deleteOverride = ({ id, version }) =>
   call("DELETE", path(id) + query({ author: me.get() }), undefined, over(version));
-// undoOverride takes back one change of an override, named by its revision or by the version of the override that it
-// made. The server refuses it once somebody has made another one.
+// undoOverride takes back one change of an override, which is named by its revision or by the version of the override
+// that it made. The server refuses if the override was changed again since.
 export const undoOverride = ({ id, revision, version }, confirm) =>
   call("POST", path(id) + "/undo" + query({ author: me.get(), confirm, revision }), undefined, over(version));
 export const enforceOverride = ({ id, version }, confirm) =>
   call("POST", path(id) + "/enforce" + query({ author: me.get(), confirm }), undefined, over(version));
-// putRules stores central rules on top of a version; tryRules says what they would have changed.
+// putRules stores central rules on top of a version; tryRules returns the decisions that they would have changed.
 export const putRules = (text, version, reason, confirm) =>
   call("PUT", "/v1/rules" + query({ author: me.get(), reason, confirm }), text,
     { "Content-Type": "application/yaml", "If-Match": `"${version}"` });
 export const tryRules = (text) => call("PUT", "/v1/rules?dry_run=true", text, { "Content-Type": "application/yaml" });
-// traceClient has limiters record for a minute what a client asks for; client is percent-encoded.
+// traceClient has limiters record the requests of a client for a minute; client is percent-encoded.
 export const traceClient = (client) => call("POST", `/v1/client/trace?client=${inQuery(client)}`);
 // testWebhooks sends a test event to one webhook, or to all if name is "".
 export const testWebhooks = (name) =>
   call("POST", "/v1/notifications/test?" + new URLSearchParams({ ...(name && { name }), author: me.get() }));
 
-// me remembers the name of who uses this browser.
+// me remembers the name of the person who uses this browser.
 export const me = {
   get() {
     try { return localStorage.getItem("hotparam.author") ?? ""; } catch { return ""; }
@@ -111,17 +112,17 @@ export const me = {
   },
 };
 
-// The live connection. The browser itself reconnects after a break, except when the server refused it.
+// The live connection. The browser itself reconnects after a break, unless the server refused the connection.
 
 const names = ["hello", "state", "change", "overrides"];
 
-// silentAfter is how long nothing may come before the line counts as broken:
-// there is a state every second.
+// silentAfter is the silence, in milliseconds, after which the connection counts as broken: the server sends a state
+// every second.
 const silentAfter = 6000;
 const againAfter = 3000;
 
-// follow calls handlers by event name, and handlers.alive(bool) when the line
-// breaks or is back.
+// follow calls handlers by event name. It also calls handlers.alive with true on each event, and with false when the
+// connection breaks or is silent.
 export function follow(path, handlers) {
   let source, heard = 0, retry = 0;
 
@@ -138,14 +139,15 @@ export function follow(path, handlers) {
     }
     source.addEventListener("error", () => {
       handlers.alive(false);
-      // Closed means refused, by status or type: no browser tries that again.
+      // The source is closed if the server refused it by its status or type; browsers do not retry then.
       if (source.readyState === EventSource.CLOSED) retry = setTimeout(open, againAfter);
     });
     heard = performance.now();
   }
 
   open();
-  // A page that the browser keeps for the way back must not keep its connection: there are six for one server.
+  // A page that the browser keeps for its back button must not keep its connection, because a browser opens only six to
+  // one server.
   addEventListener("pagehide", () => source.close());
   addEventListener("pageshow", (e) => e.persisted && open());
   setInterval(() => {

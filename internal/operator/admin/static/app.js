@@ -1,4 +1,4 @@
-// App: joins the live stream to the views, and what a person does to the API.
+// App: joins the live stream to the views, and a person's actions to the API.
 
 import { deleteOverride, enforceOverride, follow, getJSON, inside, me, putOverride, undoOverride } from "./api.js";
 import { OverrideDialog, secondWord } from "./dialog.js";
@@ -68,7 +68,7 @@ function show(s) {
   showLine();
 }
 
-// showLine writes the status line, and the banner when the server is gone.
+// showLine writes the status line, and the banner while the server cannot be reached.
 function showLine() {
   const pill = (name, value, good) =>
     el("li", { class: good ? "good" : latest ? "poor" : "" },
@@ -85,19 +85,19 @@ function showLine() {
   setText(banner, `The connection to the server is lost; trying again. What you see is of ${clock(latest.at)}.`);
 }
 
-// offerChanges shows what changes something to those who may.
+// offerChanges shows the controls that change something to callers who may use them.
 function offerChanges() {
   $("add-override").hidden = $("import-label").hidden = !writable;
   key.writable(writable);
   client.writable(writable);
-  overrides.show(overrides.list, writable); // it may have changed since
+  overrides.show(overrides.list, writable); // writable may have changed since
   if (latest) now.offer(writable);
 }
 
-// learnCaller asks who one is: a viewer is offered no change, and who is known by a
-// name need not write it. Nothing is offered before that is known.
+// learnCaller asks the server for the caller's role and name. A viewer is offered no changes, and a caller whose name
+// is known need not type it. Changes are not offered before the role is known.
 async function learnCaller(h) {
-  let who = { role: "unknown" }; // the server refuses what is not allowed
+  let who = { role: "unknown" }; // the server refuses changes that are not allowed
   try {
     who = await getJSON("/v1/caller");
   } catch { /* asked again with the next stream */ }
@@ -107,15 +107,15 @@ async function learnCaller(h) {
   offerChanges();
 }
 
-// set stores an override in the place of what was opened. The server refuses it if somebody has changed that since, or
-// if the target is no longer in the list, row, that it was taken from.
+// set stores an override in place of opened. The server refuses if the override was changed since it was opened,
+// or if the target is no longer in row, the list that it was taken from.
 async function set(override, opened = {}) {
   const saved = await secondWord((confirm) => putOverride(override, { ...opened, confirm }));
   const doubt = saved.warnings?.length ? " " + saved.warnings.join("; ") : "";
   toast(["Set ", targetNode(saved), ` to ${overrideText(saved)}.${doubt}`], changeOf(saved));
 }
 
-// changeOf names the change that the server has just made, for an undo.
+// changeOf names the change that the server has just made, so that it can be undone.
 const changeOf = ({ id, change }) => ({ id, revision: change });
 
 function reach({ totals, lagging }) {
@@ -131,15 +131,16 @@ async function actOnHot(kind, h) {
   const limit = kind === "limit" && (h.client || h.cidr ? await clientLimit(h.client ?? h.cidr) : h.limit);
   const { client, cidr, key, row, override: o } = h;
   const reason = o?.source === "live" ? o.reason : "";
-  // What a colleague sets from now on is not replaced: 0 stands for no override of the key itself.
+  // An override that a colleague sets from now on is not replaced. Version 0 stands for no override of the key itself.
   const mine = (other) => other.source === "live" && other.key === key && !other.schedule && other.mode !== "shadow";
   const version = key && (overrides.list.find(mine)?.version ?? 0);
   const from = kind === "limit" ? proposal(h, limit) : {};
   return dialog.open({ client, cidr, key, row, version, reason, action: kind, ...from });
 }
 
-// proposal is the limit that a dialog begins with: the limit in force, or where none has a rate, the limit of the rule
-// or the rate from which the rule calls a key hot. What is asked for says nothing about what may be.
+// proposal returns the limit that a dialog begins with: the limit in force, or if that has no rate, the limit of the
+// rule or the rate from which the rule calls a key hot. The present rate of requests is not used, because it does not
+// show the rate that should be allowed.
 function proposal({ rule_limit: byRule, threshold }, limit) {
   const from = [limit, byRule].find(perSecond);
   const rate = perSecond(from) ?? threshold;
@@ -152,12 +153,12 @@ function roundedDown(rate) {
   return Number((Math.floor(rate / unit + 1e-6) * unit).toPrecision(6));
 }
 
-// clientLimit asks which limit holds a client, or the clients of a network.
+// clientLimit returns the limit in force for a client, or for the clients of a network.
 async function clientLimit(name) {
   try {
     return (await getJSON(`/v1/clients/${encodeURIComponent(name)}`)).limit;
   } catch {
-    return null; // the person writes the number
+    return null; // the person types the number
   }
 }
 
@@ -181,7 +182,7 @@ const remove = (o) => told(async () => {
   toast(["Removed the override of ", targetNode(o), "."], changeOf({ id: o.id, change }));
 });
 
-// enforce has an override in shadow mode deny from now on.
+// enforce makes an override in shadow mode deny from now on.
 const enforce = (o) => told(async () => {
   const saved = await secondWord((confirm) => enforceOverride(o, confirm));
   toast(["Enforced: ", targetNode(saved), `, ${overrideText(saved)}.`], changeOf(saved));

@@ -1,13 +1,12 @@
-// Audit and health: the parts of the pipeline, whether this program is ready, which
-// limiters lag, what upstreams can take, the webhooks, and the changes that people
-// made.
+// Audit and health: the parts of the pipeline, whether this program is ready, which limiters lag, the rates that
+// upstreams can take, the webhooks, and the changes that people made.
 
 import { at, getJSON, inside } from "./api.js";
 import { $, cell, el, keyNode, lasting, overrideText, plainKey, rate, setText, targetNode, zoned } from "./text.js";
 import { Webhooks } from "./webhooks.js";
 
-const most = 200; // changes that are shown
-const every = 5000; // milliseconds between two questions while the view is open
+const most = 200; // number of changes shown
+const every = 5000; // milliseconds between two polls while the view is open
 
 export class AuditView {
   #timer = 0; #webhooks = new Webhooks($("webhooks"));
@@ -20,7 +19,7 @@ export class AuditView {
 
   hide() { clearInterval(this.#timer); }
 
-  // state fills the parts, which come with the stream.
+  // state fills the list of parts from a state of the stream.
   state({ status }) {
     $("parts").replaceChildren(...status.map((s) => row(s.ok, s.name, s.value)));
     $("parts-empty").hidden = status.length > 0;
@@ -35,7 +34,7 @@ export class AuditView {
   async #ready() {
     let answer;
     try {
-      answer = await (await fetch(at("/readyz"))).json(); // 503 has the same body
+      answer = await (await fetch(at("/readyz"))).json(); // a response 503 has the same body
     } catch {
       return setText($("ready"), "unknown: the server cannot be reached");
     }
@@ -62,7 +61,7 @@ export class AuditView {
   }
 }
 
-// list fills a list with what a route of the same name tells.
+// list fills the list of that name with the response of the route of the same name.
 async function list(name, toRow) {
   let all = [];
   try {
@@ -98,7 +97,7 @@ const did = {
   purge_history: "history of a key purged",
 };
 
-// entries are all changes, of overrides, of rules and others, newest first.
+// entries returns the rows of all changes, of overrides, rules and other things, newest first.
 function entries({ changes, rules }) {
   const all = changes.map((c) => [c.at, () => change(c)]);
   for (const r of rules ?? []) all.push([r.at, () => ruleChange(r)]);

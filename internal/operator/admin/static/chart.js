@@ -1,6 +1,5 @@
-// Chart: allowed and denied requests of some time until now, stacked, on a
-// canvas, and where they are known the rate and the limit as lines. Colours come
-// from the style sheet, so it follows the colour scheme.
+// Chart: allowed and denied requests of a span until now, stacked, on a canvas, with the rate and the limit as lines
+// where they are known. Colours come from the style sheet, so the chart follows the colour scheme.
 
 import { clock, el, rate } from "./text.js";
 
@@ -18,8 +17,8 @@ export class Chart {
     canvas.addEventListener("pointerleave", () => { this.#pointer = null; this.draw(); });
   }
 
-  // across sets how much time is seen: span and the longest silence that is not
-  // drawn as one are milliseconds, ago are the times that are named, with names.
+  // across sets the span that is shown, and gap, the longest silence that is not drawn as a gap, both in milliseconds.
+  // ago lists the times that the axis names, with their names.
   across({ span, gap, ago }) {
     [this.#span, this.#gap, this.#ago] = [span, gap, ago];
   }
@@ -36,7 +35,7 @@ export class Chart {
     this.draw();
   }
 
-  // pause keeps the picture as it is; points are still taken.
+  // pause stops drawing; the chart still takes points.
   pause(yes) {
     this.#paused = yes;
     this.draw();
@@ -62,7 +61,7 @@ export class Chart {
     this.#canvas.setAttribute("aria-label", `Requests a second; at the end ${end}`);
   }
 
-  // frame knows where a time and a rate are on the canvas.
+  // frame returns the functions that place a time and a rate on the canvas, with the size of the canvas and its font.
   #frame({ w, h, colour, font }) {
     const end = this.#points.at(-1)?.at ?? Date.now();
     const highest = Math.max(3, ...this.#points.map((p) => Math.max(p.allowed + p.denied, p.rate ?? 0, p.limit ?? 0)));
@@ -113,7 +112,7 @@ export class Chart {
     c.globalAlpha = 1;
   }
 
-  // curve draws a line where its value is known.
+  // curve draws a line through the points at which its value is known.
   #curve(c, f, run, value, colour, dashes) {
     c.beginPath();
     let pen = "moveTo";
@@ -156,18 +155,18 @@ export class Chart {
       ...(near.rate == null ? [] : [el("span", { class: "key-rate" }, `${rate(near.rate)} rate`)]),
       ...(near.limit == null ? [] : [el("span", { class: "key-limit" }, `${rate(near.limit)} limit`)]));
     this.#tip.classList.toggle("flip", x > f.w / 2);
-    this.#tip.style.left = `${x}px`; // through the object model: the policy forbids only markup
+    this.#tip.style.left = `${x}px`; // by the object model, because the policy forbids styles only in markup
   }
 }
 
-// redrawn calls draw whenever a canvas has another size or other colours.
+// redrawn calls draw whenever the size of a canvas or the colour scheme changes.
 export function redrawn(canvas, draw) {
   new ResizeObserver(draw).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
 
-// cleared is an empty canvas, sharp on every screen, as one draws on it: its context, its size, colours and font
-// of the style sheet; null while nothing is seen of it.
+// cleared returns an empty canvas ready to draw on, sharp on every screen: its context, its size, and the colours and
+// font of the style sheet. It returns null while the canvas has no size, as in a hidden view.
 export function cleared(canvas) {
   const { clientWidth: w, clientHeight: h } = canvas;
   if (!w || !h) return null;
@@ -187,7 +186,7 @@ function line(c, x1, y1, x2, y2) {
   c.stroke();
 }
 
-// runs splits the points where seconds are missing.
+// runs splits the points wherever seconds are missing.
 function runs(points, gap) {
   const out = [];
   points.forEach((p, i) => {
@@ -197,8 +196,7 @@ function runs(points, gap) {
   return out;
 }
 
-// roundUp gives the next of 1, 2, 4, 5, 8 or 10 times a power of ten: numbers
-// whose quarters are easy to read.
+// roundUp returns the next of 1, 2, 4, 6, 8 or 10 times a power of ten: numbers whose quarters are easy to read.
 function roundUp(v) {
   const power = 10 ** Math.floor(Math.log10(v));
   return [1, 2, 4, 6, 8, 10].map((m) => m * power).find((n) => n >= v) ?? 10 * power;
@@ -212,7 +210,7 @@ export const day = { span: 86_400_000, gap: 150_000, ago: ago([24, 18, 12, 6, 0]
 const svg = "http://www.w3.org/2000/svg";
 const sparkWidth = 84, sparkHeight = 22;
 
-// spark makes a small line of a key's last minute.
+// spark returns an element for a small line of a key's last minute.
 export function spark() {
   const node = document.createElementNS(svg, "svg");
   node.setAttribute("class", "spark");
@@ -222,9 +220,8 @@ export function spark() {
   return node;
 }
 
-// drawSpark shows the shape of the rates and where the limit is, not their size,
-// in the middle. A span of a third of the highest at least keeps small noise
-// small.
+// drawSpark shows the shape of the rates and the position of the limit, centred, but not their size. The span is at
+// least a third of the highest value, so that small noise stays small.
 export function drawSpark(node, rates, slots, limit) {
   const shown = limit === undefined || rates.length === 0 ? rates : [...rates, limit];
   const most = Math.max(1, ...shown), least = Math.min(...shown);

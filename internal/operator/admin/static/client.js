@@ -1,5 +1,5 @@
 // Client: one client, or the clients of a network, at an address of its own. While the view is open the limiters record
-// what it asks for and what they decide.
+// the client's requests and their decisions.
 
 import { getJSON, inQuery, traceClient } from "./api.js";
 import { clientActs } from "./lists.js";
@@ -11,16 +11,16 @@ import {
   setText,
 } from "./text.js";
 
-const every = 1000; // milliseconds between two questions
+const every = 1000; // milliseconds between two polls
 const renewed = 30_000; // a trace lasts a minute
 
 export class ClientView {
   #path = ""; #timer = 0; #act; #writable = false; #asking = false; #tracedAt = -Infinity; #kind = "";
 
-  // act(kind, target) is called by the buttons.
+  // The buttons call act(kind, target).
   constructor(act) { this.#act = act; }
 
-  // show begins with the client of an address, percent-encoded as it is there.
+  // show begins with the client of an address, percent-encoded as in the address.
   show(path) {
     this.hide();
     [this.#path, this.#asking, this.#tracedAt, this.#kind] = [path, false, -Infinity, ""];
@@ -38,7 +38,7 @@ export class ClientView {
 
   writable(yes) {
     this.#writable = yes;
-    this.#kind = ""; // the buttons are made anew
+    this.#kind = ""; // the buttons are made again
   }
 
   async #ask() {
@@ -89,7 +89,7 @@ export class ClientView {
   }
 }
 
-// Why requests are allowed, by reason; others by their names.
+// Why requests are allowed, by reason. Other reasons are shown by their names.
 const allowed = {
   cold: "no limit of a hot key applies", hot: "within the limit of a hot key", override: "within an override",
   exempt: "exempt", cached: "answered from the cache", store: "Redis does not answer",

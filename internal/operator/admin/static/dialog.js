@@ -1,5 +1,5 @@
-// Dialog: where a person sets an override. It resolves nothing itself: save
-// sends it, and what the server finds wrong is shown at the field.
+// Dialog: the form in which a person sets an override. It judges nothing itself: save sends the override, and errors
+// that the server finds are shown at their fields.
 
 import { limitOf, me, tryOverride } from "./api.js";
 import { $, el, plainKey, problemText, reachText, setText, targetNode, targetOf } from "./text.js";
@@ -11,10 +11,10 @@ const notes = {
   shadow: "The rule's limit only counts what it would have denied.",
 };
 
-// Actions that shadow mode is for.
+// The actions that have a shadow mode.
 const tried = ["limit", "block"];
 
-// A target's kind, what its field is to hold.
+// A hint for the target's field, by the target's kind.
 const hints = {
   key: "As the table shows it, or a pattern: topic?id=*",
   resource: "The name of a rule, or a path that the catch-all counts: every key of it",
@@ -27,7 +27,7 @@ const ipv4 = /^(0|[1-9]\d*)(\.(0|[1-9]\d*)){3}$/;
 const isAddress = (text) => (text.includes(":") ? URL.canParse(`http://[${text}]`)
   : ipv4.test(text) && URL.canParse(`http://${text}`));
 
-// whole says of a target, by its kind, whether it is more than the beginning of one.
+// whole reports, by the target's kind, whether a text is a whole target and not only its beginning.
 const whole = {
   key: (text) => /\*|^!hp1:/.test(text) || resource.test(text.split("?")[0]),
   resource: (text) => resource.test(text) && !text.includes("?"),
@@ -44,7 +44,7 @@ const fields = ["key", "rate", "burst", "for", "schedule", "reason", "author"];
 export class OverrideDialog {
   #dialog; #form; #save; #of = {}; #timer = 0; #asked = 0;
 
-  // save(override, {id, version, row}) sends it, in the place of what was opened; it throws a Problem.
+  // save(override, {id, version, row}) sends override in place of the override that was opened; it throws a Problem.
   constructor(dialog, save) {
     this.#dialog = dialog;
     this.#form = dialog.querySelector("form");
@@ -58,8 +58,8 @@ export class OverrideDialog {
     dialog.querySelector("#dialog-cancel").addEventListener("click", () => dialog.close());
   }
 
-  // open asks about a key, or about any when there is none. Values are those to
-  // begin with; with an id that override is changed, and row names the list that it was opened from.
+  // open asks about the target of about, or about any target if about has none. The other values fill the form. With an
+  // id the dialog changes that override; row names the list that the dialog was opened from.
   open(about) {
     const { id = "", version, row = "", action = "limit", rate = "", burst = "", mode = "" } = about;
     const { reason = "", schedule = null, until = "" } = about;
@@ -69,7 +69,7 @@ export class OverrideDialog {
     this.#clearErrors();
     this.#form.reset();
     const f = this.#form.elements;
-    // Bytes that are not text cannot be sent: a pattern can stand for them.
+    // Bytes that are not text cannot be sent; a pattern can stand for them.
     f.kind.value = kind;
     f.key.value = value.replace(/\uFFFD+/g, "*");
     f.key.readOnly = value !== "" && !value.includes("\uFFFD");
@@ -83,7 +83,7 @@ export class OverrideDialog {
     f.schedule.value = schedule?.from ?? "";
     f.lasts.value = schedule?.for ?? "";
     f.zone.value = schedule?.zone ?? "";
-    // One with a schedule is mostly meant to come again, and one without an end to stay.
+    // An override with a schedule is mostly meant to recur, and an override without an end to stay.
     if (schedule || (id && !until)) f.for.value = "";
     this.#dialog.querySelector("#schedule-fields").open = schedule != null;
     f.author.value = me.get();
@@ -105,8 +105,8 @@ export class OverrideDialog {
     this.#timer = setTimeout(() => this.#try(), 250);
   }
 
-  // try asks which keys the override would hold, and whether its limit is above the one in force. What is not written
-  // whole yet is no error before it is sent.
+  // try asks which keys the override would hold, and whether its limit is above the limit in force. A field that is not
+  // complete yet is not reported as an error before the override is sent.
   async #try() {
     const f = this.#form.elements, asked = ++this.#asked, target = f.key.value.trim();
     const what = { [f.kind.value]: target, action: f.action.value };
@@ -132,13 +132,13 @@ export class OverrideDialog {
     button.disabled = true;
     try {
       const override = this.#read();
-      // In shadow mode, or with a schedule, it stands beside the override that was seen.
+      // An override in shadow mode or with a schedule is stored beside the override that was seen.
       const beside = !this.#of.id && (override.mode || override.schedule);
       await this.#save(override, beside ? { ...this.#of, version: undefined } : this.#of);
       me.set(override.author ?? "");
       this.#dialog.close();
     } catch (problem) {
-      // What the person was told of may be set all the same.
+      // The person now knows that the target left the list, so the next save goes without row and is accepted.
       if (problem.field === "row") [this.#of.row, problem.remedy] = ["", "set it again if it is meant all the same"];
       this.#error(problem.field, problemText(problem));
     } finally {
@@ -146,8 +146,7 @@ export class OverrideDialog {
     }
   }
 
-  // read makes the body of the request; only numbers are checked here, the rest
-  // is the server's to judge.
+  // read returns the body of the request. It checks only numbers; the server judges the rest.
   #read() {
     const f = this.#form.elements;
     const out = { [f.kind.value]: f.key.value.trim(), action: f.action.value };
@@ -184,7 +183,7 @@ export class OverrideDialog {
   }
 }
 
-// tryableLimit is the limit as far as it is written: the reach of an override does not depend on its number.
+// tryableLimit returns the limit as far as it is typed, because the reach of an override does not depend on its number.
 function tryableLimit({ rate, burst }) {
   try {
     return limitOf({ rate: rate.value, burst: burst.value });
@@ -193,8 +192,8 @@ function tryableLimit({ rate, burst }) {
   }
 }
 
-// secondWord makes a change by act(confirm). What the server refuses because it reaches much is made once its number
-// was typed.
+// secondWord makes a change by act(confirm). If the server refuses the change because it reaches much, the change is
+// made once the person has typed its number.
 export async function secondWord(act) {
   try {
     return await act(false);
@@ -206,7 +205,7 @@ export async function secondWord(act) {
 
 function typed({ message, number: word }) {
   const dialog = $("second"), number = $("second-number"), wrong = $("second-error");
-  // What is taken away comes a line each.
+  // Each effect of the change has a line of its own.
   $("second-why").replaceChildren(...message.split("\n").map((line) => el("span", { class: "line" }, plainKey(line))));
   setText($("second-label"), `Type ${word} to do it all the same`);
   number.value = "";

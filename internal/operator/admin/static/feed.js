@@ -1,4 +1,4 @@
-// Feed: what happened lately, newest first.
+// Feed: recent events, newest first.
 
 import { clientsText, clock, el, keyNode, overrideText, plainKey, rate } from "./text.js";
 
@@ -12,20 +12,20 @@ export class Feed {
     this.#empty = empty;
   }
 
-  // reset fills the list with what a new stream told.
+  // reset fills the list with the changes that a new stream begins with.
   reset(changes) {
     this.#list.replaceChildren();
     this.#last = 0;
-    // Old news is not read out.
+    // Screen readers do not read old news out.
     this.#list.setAttribute("aria-live", "off");
     for (const c of changes) this.add(c);
     requestAnimationFrame(() => this.#list.setAttribute("aria-live", "polite"));
   }
 
   add(change) {
-    if (change.seq <= this.#last) return; // was in the hello too
+    if (change.seq <= this.#last) return; // the hello had it too
     this.#last = change.seq;
-    // A key that became hot is told of when it is noticed, and stands where it began.
+    // The event that a key became hot arrives when that is noticed, but is listed at the time at which it began.
     const node = item(change), time = (li) => Date.parse(li.querySelector("time").dateTime);
     const older = [...this.#list.children].find((li) => time(li) <= time(node));
     this.#list.insertBefore(node, older ?? null);
@@ -34,7 +34,7 @@ export class Feed {
   }
 }
 
-// named writes whole keys in the place of aliases, once a limiter has reported what they stand for.
+// named writes whole keys in place of aliases, once a limiter has reported the keys of the aliases.
 export function named(list, hot) {
   for (const h of hot) {
     if (!h.alias) continue;

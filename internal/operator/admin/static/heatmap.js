@@ -1,17 +1,17 @@
-// Heatmap: time by key on a canvas. A cursor is moved by pointer or arrow keys;
-// what is under it is told in words, and a click or Enter chooses it.
+// Heatmap: time by key on a canvas. Pointer and arrow keys move a cursor; the cell under it is described in words, and
+// a click or Enter chooses it.
 
 import { cleared, redrawn } from "./chart.js";
 
 const rowHeight = 24;
-const marks = 16; // the strip of events above the rows
-const inset = { hot: 1, loop: 4, cold: 7 }; // what is hotter is higher: colour alone tells nobody
+const marks = 16; // height of the strip of events above the rows
+const inset = { hot: 1, loop: 4, cold: 7 }; // hotter cells are taller, because colour alone does not reach everyone
 
 export class Heatmap {
   #canvas; #map = null; #row = 0; #cell = 0; #most = 1; #told; #chosen;
 
-  // told(cursor) is called when the cursor moves, chosen(cursor) when it is
-  // clicked; a cursor is {at, until, key, cell}, times in milliseconds.
+  // told(cursor) is called when the cursor moves, and chosen(cursor) when it is clicked. A cursor is {at, until, key,
+  // cell}, with times in milliseconds.
   constructor(canvas, told, chosen) {
     this.#canvas = canvas;
     this.#told = told;
@@ -71,7 +71,7 @@ export class Heatmap {
     c.strokeRect(this.#cell * width, marks + this.#row * rowHeight + 1, Math.max(4, width), rowHeight - 2);
   }
 
-  // point moves the cursor to a pointer, and says whether something is there.
+  // point moves the cursor to the pointer, and reports whether a row is there.
   #point(e) {
     const m = this.#map;
     if (!m || m.keys.length === 0) return false;

@@ -1,5 +1,5 @@
-// History: when the heaviest keys of an hour, a day or a week were asked for,
-// what happened then, and any minute of it in numbers.
+// History: when the heaviest keys of an hour, a day or a week were requested, the events of that time, and any of its
+// minutes in numbers.
 
 import { getJSON, inside } from "./api.js";
 import { item } from "./feed.js";
@@ -37,7 +37,7 @@ export class HistoryView {
     }
   }
 
-  // state says what is missing and why, where the program does not keep the history as it should.
+  // state shows a warning while the program does not keep the history as it should.
   state({ status }) {
     const kept = status.find((s) => s.name === "history");
     const trouble = $("history-trouble");
@@ -70,7 +70,7 @@ export class HistoryView {
     setText($("heatmap-told"), `${clock(at)} · ${plainKey(key.key)} · ${about}`);
   }
 
-  // zoom looks closer at a cell: a day, then some hours, then the minute.
+  // zoom looks closer at a cell: first a day, then some hours, then the minute.
   #zoom({ at, until }) {
     if (this.#step === 60) return this.#minute(at);
     const wide = this.#step >= 3600 ? spans.day : 3 * spans.hour;
@@ -98,7 +98,7 @@ export class HistoryView {
   }
 }
 
-// some is a number of requests, or a dash if no limiter reported it.
+// some writes a number of requests, or a dash if no limiter reported it.
 const some = (n) => (n == null ? "–" : count(n));
 
 function span() {

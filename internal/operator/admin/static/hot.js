@@ -1,6 +1,6 @@
-// Hot: the table of hot keys, a page of fifty at a time, on a phone of ten. The first page comes
-// with the stream; another page, order or search is asked for each second. Rows
-// live as long as they are shown, and hold still while somebody is in the table.
+// Hot: the table of hot keys, in pages of fifty, or of ten on a phone. The first page comes with the stream; another
+// page, order or search is polled each second. Rows live as long as they are shown, and hold still while a person is in
+// the table.
 
 import { getJSON } from "./api.js";
 import { drawSpark, spark } from "./chart.js";
@@ -11,7 +11,7 @@ import {
 } from "./text.js";
 
 const slots = 60;
-// On a phone a row is a card: ten of them leave what follows in reach.
+// On a phone a row is a card; ten cards leave the rest of the page in reach.
 const pageSize = matchMedia("(max-width: 900px)").matches ? 10 : 50;
 
 export class HotTable {
@@ -19,8 +19,7 @@ export class HotTable {
   #asking = false; #again = false; #renew = false; #act; #latest = null; #writable = false;
   #sort = "rate"; #find = ""; #page = 0; #last = 0; #now = 0; #all = false;
 
-  // act(kind, hotKey) is called by the buttons of a row; kind is limit, block,
-  // exempt or clear.
+  // The buttons of a row call act(kind, hotKey); kind is limit, block, exempt or clear.
   constructor(section, act) {
     this.#section = section;
     this.#table = section.querySelector("table");
@@ -41,7 +40,7 @@ export class HotTable {
 
   seed(sparks) { this.#sparks = new Map(Object.entries(sparks)); }
 
-  // tick appends one second to the lines of the keys that are hot.
+  // tick appends one second to the lines of the hot keys.
   tick(hot) {
     const next = new Map();
     for (const h of hot) next.set(h.key, [...(this.#sparks.get(h.key) ?? []), h.rate].slice(-slots));
@@ -71,7 +70,7 @@ export class HotTable {
     if (this.#latest) this.show(this.#latest, this.#writable);
   }
 
-  // ask fetches what is to be seen, one question at a time.
+  // ask fetches the page that is shown, with one request at a time.
   async #ask() {
     if (this.#asking) return;
     this.#asking = true;
@@ -95,7 +94,7 @@ export class HotTable {
   #fill(keys, matched, at) {
     this.#last = Math.max(0, Math.ceil(matched / pageSize) - 1);
     if (keys.length === 0 && this.#page > 0 && matched > 0) return this.#turn({ page: this.#last });
-    // Without a response cache the column is empty.
+    // The column would be empty without a response cache.
     if (keys.some((h) => h.served_per_second > 0)) this.#table.classList.add("with-served");
     this.#tell(keys.length, matched);
     [this.#now, this.#all] = [Date.parse(at), keys.length === matched && this.#find === ""];
@@ -113,7 +112,7 @@ export class HotTable {
     })));
   }
 
-  // goneText says of a key that left the list what became of it, as far as that is known.
+  // goneText returns why a key left the list, as far as that is known.
   #goneText(h) {
     const { hot, totals } = this.#latest, isHot = hot.some((other) => other.href === h.href);
     const knowsAll = this.#all || hot.length === totals.hot_keys;
@@ -133,7 +132,7 @@ export class HotTable {
   }
 }
 
-// newRow makes the row of a hot key. about(key, gone) returns what it is shown with.
+// newRow makes the row of a hot key. about(key, gone) returns the other values that the row shows.
 function newRow(first, act, about) {
   let current = first;
   const note = () => el("small", { class: "note" });
@@ -188,7 +187,7 @@ function newRow(first, act, about) {
   return { node, fill };
 }
 
-// perSecond is a limit as a rate, undefined where there is none.
+// perSecond returns a limit as a rate, or undefined if there is no limit with a rate.
 export const perSecond = (l) => (l?.limit > 0 && l.window_ms > 0 ? l.limit / (l.window_ms / 1000) : undefined);
 
 const sources = { values: "by the rule's value list", rule: "by the rule" };

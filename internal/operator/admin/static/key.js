@@ -1,4 +1,4 @@
-// Key: all that is known about one key, at an address of its own.
+// Key: everything that is known about one key, at an address of its own.
 
 import { getJSON, inQuery, inside } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
@@ -13,13 +13,13 @@ import { wouldText } from "./overrides.js";
 import { isHeld } from "./still.js";
 import { WhatIf } from "./whatif.js";
 
-const every = 1000; // milliseconds between two questions
+const every = 1000; // milliseconds between two polls
 
 export class KeyView {
   #path = ""; #timer = 0; #known = null; #asking = false; #act; #chart; #whatIf; #points = []; #since = 0; #day = false;
   #writable = false;
 
-  // act(kind, hotKey) is called by the buttons, apply(override) by the form.
+  // The buttons call act(kind, hotKey), the form calls apply(override).
   constructor(act, apply) {
     this.#act = act;
     this.#chart = new Chart($("key-chart"), $("key-tip"));
@@ -31,7 +31,7 @@ export class KeyView {
     $("key-24h").addEventListener("click", () => this.#choose(true));
   }
 
-  // show begins with the key of an address, percent-encoded as it is there.
+  // show begins with the key of an address, percent-encoded as in the address.
   show(path) {
     this.hide();
     this.#path = path;
@@ -103,7 +103,7 @@ export class KeyView {
   }
 
   #add({ at, seconds }) {
-    this.#since = at; // the second of now is told again, when it is over
+    this.#since = at; // the current second is fetched again when it has ended
     const known = new Map(this.#points.map((p) => [p.at, p]));
     for (const s of seconds) {
       known.set(s.at * 1000, { ...s, at: s.at * 1000, allowed: s.allowed ?? 0, denied: s.denied ?? 0 });
@@ -112,8 +112,7 @@ export class KeyView {
     if (!this.#day) this.#chart.set(this.#points);
   }
 
-  // choose shows the last fifteen minutes by the second, or the last day by the
-  // minute.
+  // choose shows the last fifteen minutes by the second, or the last day by the minute.
   async #choose(whole) {
     this.#day = whole;
     $("key-15m").setAttribute("aria-pressed", String(!whole));
@@ -135,7 +134,8 @@ export class KeyView {
     return undefined;
   }
 
-  // showSenders lists who asked lately, and how they wrote the key. Networks can be limited from here.
+  // showSenders lists the recent clients and networks of the key, and the spellings that they used. Networks can be
+  // limited from this list.
   #showSenders(s, found) {
     $("key-senders").hidden = s == null && !found?.heaviest_client;
     setText($("key-sampled"), s ? `of ${count(s.sampled)} requests that were looked at` : "");
@@ -157,7 +157,7 @@ export class KeyView {
   }
 }
 
-// drawnText says what the line of the limit is, where that is not the configured number.
+// drawnText explains the line of the limit, if that is not the configured number.
 function drawnText(k) {
   const held = k.limits.find((l) => l.applies && (l.source === "override" || l.source === "rule"))?.limit;
   if (held?.adaptive) return "The limit is drawn as it is in force: it follows what the upstream can take.";
@@ -165,7 +165,7 @@ function drawnText(k) {
   return "";
 }
 
-// hotOf is a key as the buttons of a hot key know it.
+// hotOf returns a key as the buttons of a hot key take it.
 function hotOf(k) {
   const held = k.limits.find((l) => l.limit && (l.source === "override" || l.source === "rule"));
   return { key: k.key, threshold: k.rule?.hot_rate || 1, limit: held?.limit, override: k.override, tried: k.tried };

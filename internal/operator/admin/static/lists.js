@@ -1,4 +1,5 @@
-// Lists: loops, clients, and what is closest to its threshold, in the view Now. Rows live as long as they are shown.
+// Lists: loops, clients, and the keys closest to their thresholds, in the view Now. Rows live as long as they are
+// shown.
 
 import { reasons } from "./reasons.js";
 import { HeldList } from "./still.js";
@@ -6,8 +7,8 @@ import {
   cell, clientLink, clientsText, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, setText,
 } from "./text.js";
 
-// fillRows shows items as the children of a node. make(item) returns {node, fill}: fill(item) writes into the node what
-// the item holds now. What is gone turns grey.
+// fillRows shows items as the children of a node. make(item) returns {node, fill}; fill(item) writes the item's present
+// values into the node. Items that left the list turn grey.
 export function fillRows(body, rows, items, gone, idOf, make) {
   const wanted = new Set(items.map(idOf));
   for (const [id, row] of rows) {
@@ -25,8 +26,8 @@ export function fillRows(body, rows, items, gone, idOf, make) {
   });
 }
 
-// clientActs are the buttons of what can be done with a client, or with a network. A target holds client or cidr, and
-// with row the list that it is taken from, as the server knows it.
+// clientActs returns the buttons that set an override for a client or a network. A target holds client or cidr, and in
+// row the server's name of the list that it is taken from.
 export function clientActs(target, act) {
   const name = target.client ?? target.cidr;
   const button = (kind, text) => el("button", {
@@ -36,10 +37,10 @@ export function clientActs(target, act) {
   return el("div", { class: "acts" }, button("limit", "Limit"), button("block", "Block"), button("exempt", "Exempt"));
 }
 
-// isAddress reports whether a client is an address, which an override can name.
+// isAddress reports whether a client is an address: an override can name only addresses.
 const isAddress = (client) => /^[0-9.]+$|:/.test(client ?? "");
 
-// fillClients writes how many clients a key has, and into a note which one is the heaviest.
+// fillClients writes the number of clients of a key, and into a note the heaviest client.
 export function fillClients(text, h) {
   setText(text.clients, h.clients ? count(h.clients) : "–");
   if (text.client) {
@@ -48,7 +49,7 @@ export function fillClients(text, h) {
   text.clients.title = clientsText(h) || "the senders do not name clients";
 }
 
-// List is a table of a card that is hidden while it is empty.
+// List is a table in a card that is hidden while the table is empty.
 class List {
   #section; #held; #writable = false;
 
@@ -68,7 +69,7 @@ class List {
   }
 }
 
-// refill replaces the cells that differ. A cell that has the focus or the pointer stays, so that a click meets it.
+// refill replaces the cells that differ. A cell that has the focus or the pointer stays, so that a click reaches it.
 function refill(node, cells) {
   cells.forEach((next, i) => {
     const now = node.children[i];
@@ -79,7 +80,7 @@ function refill(node, cells) {
   });
 }
 
-// remade is a row whose cells are made anew from each item, but for the last one with its buttons.
+// remade returns a row whose cells are made again from each item, except the last cell, which holds the buttons.
 function remade(cells, acts, canAct) {
   const node = el("tr"), last = cell("", "actcell", acts ?? "");
   return {
@@ -92,7 +93,7 @@ function remade(cells, acts, canAct) {
   };
 }
 
-// loopList lists the keys that one or a few clients took over their threshold.
+// loopList lists the keys that one or a few clients lifted over their threshold.
 export function loopList(section, act) {
   const list = new List(section, (l) => `${l.key}\n${l.heaviest_client}`, (first, canAct) => {
     const client = first.heaviest_client;
@@ -119,7 +120,7 @@ export function loopList(section, act) {
 const about = (n) => `about ${rate(n)}`;
 const part = (c) => [c.network, c.class && `class ${plainKey(c.class)}`].filter(Boolean).join(" · ");
 
-// deniedList lists the clients that are denied because of what they are.
+// deniedList lists the clients that are denied by their own windows, their share of a limit, or an override.
 export function deniedList(section, act) {
   const list = new List(section, (c) => c.client, (first, canAct) => remade((c) => [
     el("th", { scope: "row", class: "keycell" }, clientLink(c.client), el("small", { class: "note" }, part(c))),
@@ -143,7 +144,7 @@ export function heaviestList(section, act) {
   return ({ heaviest }, writable) => list.show(heaviest, writable);
 }
 
-// closestList lists what is nearest to its threshold while nothing is hot.
+// closestList lists the keys nearest to their thresholds while no key is hot.
 export function closestList(section) {
   const list = section.querySelector("ul"), rows = new Map(), idOf = (c) => c.key;
   const held = new HeldList(list, section.querySelector(".more"), idOf, (items, gone) => {

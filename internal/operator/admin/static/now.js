@@ -1,4 +1,4 @@
-// Now: what is hot at this second, the sums of all requests, what happened.
+// Now: the hot keys of this second, the sums of all requests, and recent events.
 
 import { Chart } from "./chart.js";
 import { Feed, named } from "./feed.js";
@@ -10,7 +10,7 @@ import { $, clock, rate, setText } from "./text.js";
 export class NowView {
   #chart; #feed; #hot; #lists; #closest; #paused = false; #latest = null; #writable = false;
 
-  // act(kind, hotKey) is called by the buttons of a hot key.
+  // The buttons of a hot key call act(kind, hotKey).
   constructor(act) {
     this.#chart = new Chart($("chart"), $("chart-tip"));
     this.#feed = new Feed($("events"), $("events-empty"));
@@ -37,7 +37,7 @@ export class NowView {
 
   change(c) { this.#feed.add(c); }
 
-  // state takes what is now; while the page is paused it is only kept.
+  // state takes the present state, which is only kept while the page is paused.
   state(s, writable) {
     const t = s.totals;
     if (this.#latest && t.allowed_per_second != null) {

@@ -1,19 +1,18 @@
-// Overrides: what people have said about keys, and how it is taken back, longer
-// kept, carried elsewhere.
+// Overrides: the overrides that people have set, and how they are undone, removed, prolonged, exported and imported.
 
 import {
   cell, count, el, lasting, overrideText, plainKey, rate, scheduleText, setText, targetNode, targetOf,
 } from "./text.js";
 import { getJSON, me, putOverride } from "./api.js";
 
-const longer = 3600_000; // what "1 h longer" adds, in milliseconds
-const every = 2000; // milliseconds between two questions for hits while the view is open
+const longer = 3600_000; // milliseconds that "1 h longer" adds
+const every = 2000; // milliseconds between two polls of hits while the view is open
 
 export class OverridesView {
   #body; #table; #empty; #overrides = []; #rows = new Map(); #act; #say; #writable = false; #timer = 0;
 
-  // act(kind, override) is called by the buttons; kind is enforce, edit, extend, remove
-  // or undo. say(parts) tells the person something.
+  // The buttons call act(kind, override); kind is enforce, edit, extend, remove or undo. say(parts) shows a message to
+  // the person.
   constructor(section, act, say) {
     this.#table = section.querySelector("table");
     this.#body = this.#table.tBodies[0];
@@ -26,7 +25,7 @@ export class OverridesView {
 
   get list() { return this.#overrides; }
 
-  // open and close are of the view: hits are asked for while it is seen.
+  // open and close belong to the view: hits are polled while it is shown.
   open() {
     this.close();
     this.#ask();
@@ -61,7 +60,7 @@ export class OverridesView {
       ? "No override holds. Limit, block or exempt a hot key, or set one for any key before it is hot."
       : "No override holds. Operators set them here if this process keeps any, else in the rules file.";
     const focused = this.#focused();
-    // Rows of what has not changed stay, so that a click meets what was seen.
+    // Rows of unchanged overrides stay, so that a click reaches the row that the person saw.
     const rows = new Map();
     for (const o of overrides) {
       const state = JSON.stringify([o, writable]);
@@ -75,7 +74,7 @@ export class OverridesView {
     (row?.querySelector(`[data-act="${focused.act}"]`) ?? row?.querySelector("button"))?.focus();
   }
 
-  // focused remembers the button in use: the list is made anew on each change.
+  // focused remembers the button in use, because changed rows are made again.
   #focused() {
     const button = document.activeElement;
     if (!this.#body.contains(button)) return null;
@@ -112,11 +111,10 @@ export class OverridesView {
     });
   }
 
-  // import sets every override of a file as the export writes it. One that is
-  // wrong does not stop the others.
+  // import sets every override of an exported file. A wrong override does not stop the others.
   async #import(input) {
     const [file] = input.files;
-    input.value = ""; // the same file may be chosen again
+    input.value = ""; // so that the same file may be chosen again
     if (!file) return;
     let list;
     try {
@@ -143,18 +141,18 @@ export class OverridesView {
 const sent = ["key", "resource", "client", "cidr", "class", "action", "rate", "burst", "mode", "until", "schedule"]
   .concat("reason");
 
-// fields are what may be sent of an override that the server told. The author is who sends it.
+// fields returns the fields of a server's override that may be sent back. The author is the person who sends it.
 export function fields(o) {
   const out = {}, author = me.get();
   for (const name of sent) if (o[name]) out[name] = o[name];
   return author ? { ...out, author } : out;
 }
 
-// extended is an override that ends an hour later than it does.
+// extended returns an override that ends an hour later, or in an hour if it has ended.
 export const extended = (o) => (
   { ...fields(o), until: new Date(Math.max(Date.now(), Date.parse(o.until)) + longer).toISOString() });
 
-// wouldText says what an override in shadow mode would have denied of its hits.
+// wouldText writes the number of hits that an override in shadow mode would have denied.
 export function wouldText(o) {
   if (o.would_deny == null) return "";
   const pace = o.would_deny_per_second > 0 ? `, ${rate(o.would_deny_per_second)}/s now` : "";

@@ -1,5 +1,5 @@
-// Router: one page, one view for each address. Links within the page change
-// the address without loading anything; back and forward work as ever.
+// Router: one page, with one view for each address. Links within the page change the address without loading anything,
+// and back and forward work as usual.
 
 import { outside } from "./api.js";
 import { $ } from "./text.js";
@@ -7,16 +7,16 @@ import { $ } from "./text.js";
 export class Router {
   #views; #current = null; #name = ""; #path = "";
 
-  // views are by the first part of their path; each may have show(subject) and
-  // hide(). subject is what the view is of, percent-encoded as it is in the address.
+  // views are named by the first part of their path; each may have show(subject) and hide(). subject is the key or
+  // client of the view, percent-encoded as in the address.
   constructor(views) {
     this.#views = views;
-    // They are relative to the address that the page was loaded from, which changes.
+    // The links are relative to the address that the page was loaded from, and the address changes.
     for (const link of document.querySelectorAll("a[href^='.'], link[rel='icon']")) {
       const { pathname, search } = new URL(link.href);
       link.setAttribute("href", pathname + search);
     }
-    // A link to a part of a view changes the address too, and not the view.
+    // A link to a part of a view changes the address too, but not the view.
     addEventListener("popstate", () => {
       if (!location.hash || this.#path !== location.pathname + location.search) this.#go(true);
     });
@@ -29,7 +29,7 @@ export class Router {
     this.#go(true);
   }
 
-  // title is that of the tab; the view's own name stands in front.
+  // title sets the title of the tab, which begins with the view's own name.
   title(namespace) {
     this.#name = namespace ? `hotparam · ${namespace}` : "hotparam";
     this.#head();
@@ -57,7 +57,7 @@ export class Router {
     this.#views[name].show?.(subject(name));
     this.#head();
     if (!focus) return;
-    // A new view is read from its beginning.
+    // A new view is shown from its beginning.
     scrollTo(0, 0);
     $(`view-${name || "now"}`).focus({ preventScroll: true });
   }
@@ -68,11 +68,11 @@ export class Router {
   }
 }
 
-// subject is the key or the client of an address: in the query, which no gateway decodes, or behind the first part of
-// the path.
+// subject returns the key or the client of the address: from the query, which gateways do not decode, or from the path
+// behind its first part.
 const subject = (name) =>
   location.search.slice(1).split("&").find((text) => text.startsWith(`${name}=`))?.slice(name.length + 1)
     ?? outside(location.pathname).slice(name.length + 2);
 
-// part is the first part of the path of an address, which names the view.
+// part returns the first part of the path of an address, which names the view.
 const part = (pathname) => outside(pathname).split("/")[1] ?? "";

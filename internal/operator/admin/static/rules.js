@@ -1,16 +1,16 @@
-// Rules: those that the program runs, with the limits in force; and where they are in a central store its versions,
-// what changed between them, the way back, and a push.
+// Rules: the rules that the program runs, with the limits in force. If the rules are in a central store, also their
+// versions, the changes between versions, the way back, and a push.
 
 import { getJSON, putRules, tryRules } from "./api.js";
 import { secondWord } from "./dialog.js";
 import { $, cell, count, el, keyNode, plainKey, problemText, rate, setText, zoned } from "./text.js";
 
-const every = 5000; // milliseconds between two questions while the view is open
+const every = 5000; // milliseconds between two polls while the view is open
 
 export class RulesView {
   #timer = 0; #say; #version = -1; #revisions = []; #loaded = ""; #base = 0;
 
-  // say(parts) shows what was done.
+  // say(parts) shows the person the result of an action.
   constructor(say) {
     this.#say = say;
     $("push-try").addEventListener("click", () => this.#try());
@@ -35,7 +35,7 @@ export class RulesView {
     } catch { /* the banner says that the server is gone */ }
   }
 
-  // central shows the store that the rules are from.
+  // central shows the store of the rules.
   async #central() {
     let stored;
     try {
@@ -45,14 +45,14 @@ export class RulesView {
     }
     for (const part of document.querySelectorAll("#view-rules .central")) part.hidden = false;
     setText($("rules-from"), fromText(stored));
-    if (stored.version === this.#version) return undefined; // rows stay under a person's focus
+    if (stored.version === this.#version) return undefined; // so that rows keep the focus
     try {
       this.#revisions = (await getJSON("/v1/rules/history")).revisions;
     } catch (problem) {
       return setText($("versions-note"), problem.message);
     }
     this.#version = stored.version;
-    // What is being written stays, on top of the version that it was made of: the server refuses it then.
+    // A text that is being written stays, on top of the version that it was made from; the server refuses it then.
     if ($("push-text").value === this.#loaded) this.#load(stored);
     setText($("versions-note"), this.#revisions.length === 0 ? "nothing was pushed yet" : "");
     $("versions").tBodies[0].replaceChildren(...this.#revisions.map((r, i) => this.#row(r, i, stored.current)));
@@ -174,8 +174,8 @@ function clientRow(c) {
 
 const lines = (text) => text.replace(/\n$/, "").split("\n");
 
-// differences are the lines of two texts, each with what became of it: added, removed or "". What both begin and end
-// with is left out but for some lines around; between are the longest common lines.
+// differences returns the lines of two texts, each marked added, removed or "". It leaves out all but a few lines of
+// the common beginning and end; the lines between are matched by the longest common subsequence.
 function differences(from, to) {
   const a = lines(from), b = lines(to), around = 3, most = 4e6;
   let head = 0, tail = 0;

@@ -1,27 +1,27 @@
-// Still: lists hold still under a person. While the pointer or the focus is in a list, or a dialog is open, none of its
-// rows comes, goes or moves, and what changes above it does not push it.
+// Still: lists hold still under a person. While the pointer or the focus is in a list, or a dialog is open, no row of
+// the list appears, disappears or moves, and changes above the list do not push it.
 
 import { count, setText } from "./text.js";
 
-// isHeld reports whether a list is in use. Behind an open dialog every list rests, so that the focus returns to the row
-// that the dialog came from.
+// isHeld reports whether a list is in use. Behind an open dialog every list holds still, so that the focus returns to
+// the row from which the dialog was opened.
 export const isHeld = (list) =>
   list.contains(document.activeElement) || list.matches(":hover") || document.querySelector("dialog[open]") !== null;
 
-// HeldList decides which items of a list are shown: the newest ones, or while the list is held those that were shown
-// before, each as it is now.
+// HeldList decides which items of a list are shown: the newest items, or while the list is held, the items that were
+// shown before, with their present values.
 export class HeldList {
   #list; #more; #idOf; #draw; #shown = []; #latest = [];
 
-  // list is the element that is held, more the button that offers the new list. draw(items, gone) fills the list; gone
-  // holds the ids of the items that are no longer in it.
+  // list is the element that is held, and more the button that offers the new list. draw(items, gone) fills the list;
+  // gone holds the ids of the items that have left it.
   constructor(list, more, idOf, draw) {
     [this.#list, this.#more, this.#idOf, this.#draw] = [list, more, idOf, draw];
     list.dataset.still = "";
     more.addEventListener("click", () => this.show(this.#latest, true));
   }
 
-  // show takes the items of now. With renew a held list takes them too, because a person asked for them.
+  // show takes the present items. With renew a held list shows them too, because a person asked for them.
   show(items, renew = false) {
     this.#latest = items;
     const gone = new Set();
@@ -42,7 +42,8 @@ export class HeldList {
   }
 }
 
-// inUse returns the element of a held list that must not move: what has the pointer, or else what has the focus.
+// inUse returns the element of a held list that must not move: the element under the pointer, or else the element with
+// the focus.
 function inUse() {
   for (const at of [document.querySelector("[data-still]:hover"), document.activeElement?.closest("[data-still]")]) {
     if (at) return at.querySelector(":scope > :hover") ?? at.querySelector(":scope > :focus-within") ?? at;
@@ -50,10 +51,10 @@ function inUse() {
   return null;
 }
 
-let spare = 0; // pixels above the content that replace what became shorter there
+let spare = 0; // pixels above the content that replace content which became shorter
 
-// steady runs draw, and scrolls by what it moved the element in use. Where the page cannot be scrolled so far, the
-// space above or below the content grows instead.
+// steady runs draw, and then scrolls by the distance that draw moved the element in use. If the page cannot be scrolled
+// so far, the space above or below the content grows instead.
 export function steady(draw) {
   const root = document.documentElement, main = document.querySelector("main"), at = inUse();
   root.classList.toggle("held", at !== null); // the browser's own anchoring would scroll a second time

@@ -1,10 +1,9 @@
-// Text: how values become nodes and words. Everything that comes from the
-// server reaches the page as text nodes through these functions; keys are
-// whatever strangers typed into a URL.
+// Text: how values become nodes and words. Everything that comes from the server reaches the page as text nodes through
+// these functions, because keys hold text that strangers typed into a URL.
 
 import { inside } from "./api.js";
 
-// el makes an element: attributes by name, children nodes or strings.
+// el makes an element. attributes are by name, children are nodes or strings.
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -18,18 +17,18 @@ export function el(tag, attributes = {}, ...children) {
 
 export const $ = (id) => document.getElementById(id);
 
-// cell is one of a table; narrow windows show its label.
+// cell makes a cell of a table; narrow windows show its label.
 export const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
 
-// problemText says what went wrong, and what to do about it.
+// problemText writes the problem and its remedy.
 export const problemText = ({ message, remedy }) => [message, remedy].filter(Boolean).join(": ");
 
-// Characters that show nothing, or that change the order of others: controls,
-// format characters (among them all that turn the direction of text), line
-// separators, private and unassigned ones, and what stands for broken bytes.
+// Characters that show nothing, or that change the order of other characters: controls, format characters (among them
+// all that turn the direction of text), line separators, private and unassigned characters, and the replacement
+// character for broken bytes.
 const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}\u{FFFD}\u{115F}\u{1160}\u{3164}\u{FFA0}]|[\p{Zs}--[ ]]/v;
 
-// keyNode shows a key as it is, with each unseen character as its code point.
+// keyNode shows a key unchanged, but for unseen characters, which are shown as code points.
 export function keyNode(key) {
   const node = el("bdi", { class: "key", dir: "ltr" });
   let run = "";
@@ -47,21 +46,21 @@ export function keyNode(key) {
   return node;
 }
 
-// keyLink leads to the view of a key; href is what asks the API about it, and
-// exact where JSON cannot be.
+// keyLink leads to the view of a key. href is the API's path of the key, and is exact also for keys that JSON cannot
+// hold.
 export const keyLink = ({ key, href }) => el("a", { href: inside(href.replace("/v1/", "/")) }, keyNode(key));
 
-// readable is a key with its values decoded, "" if that shows nothing more: ?q=%D8%A3 as أ, %20 as a space.
+// readable returns a key with its values decoded, or "" if that shows nothing more: ?q=%D8%A3 as أ, %20 as a space.
 export function readable(key) {
   try {
     const text = decodeURIComponent(key);
     return text === key ? "" : text;
   } catch {
-    return ""; // bytes that are no text
+    return ""; // the bytes are not text
   }
 }
 
-// readableNode is the decoded key, to be shown beside the exact one.
+// readableNode returns the decoded key, to be shown beside the exact key.
 export function readableNode(key) {
   const text = readable(key);
   if (!text) return "";
@@ -75,19 +74,19 @@ export function readableNode(key) {
 export const clientLink = (name) =>
   el("a", { href: inside("/client?client=" + encodeURIComponent(name)) }, keyNode(name));
 
-// plainKey is keyNode as one string, for labels.
+// plainKey returns the text of keyNode, for labels.
 export const plainKey = (key) => keyNode(key).textContent;
 
-// What an override may be about, by the name of its field.
+// The possible targets of an override, by the name of their field.
 const targets = { key: "", resource: "resource", client: "client", cidr: "network", class: "class" };
 
-// targetOf is the field of an override that says what it is about, and its value.
+// targetOf returns the field of an override that names its target, and the value of that field.
 export function targetOf(o) {
   const kind = Object.keys(targets).find((name) => o[name]) ?? "key";
   return { kind, value: o[kind] ?? "" };
 }
 
-// targetNode shows what an override is about.
+// targetNode shows the target of an override.
 export function targetNode(o) {
   const { kind, value } = targetOf(o);
   return kind === "key" ? keyNode(value) : el("span", {}, `${targets[kind]} `, keyNode(value));
@@ -97,7 +96,7 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-// rate writes a number a second: 0.4, 312, 12,345, 1.2M; a dash for unknown.
+// rate writes a number per second: 0.4, 312, 12,345, 1.2M; or a dash if it is unknown.
 export function rate(n) {
   if (n == null || !isFinite(n)) return "–";
   if (n >= 1e6) return compact.format(n);
@@ -106,10 +105,10 @@ export function rate(n) {
 
 export const count = (n) => whole.format(n);
 
-// times says how often a rate has another one in it, "" where that is not known.
+// times writes a rate as a multiple of another rate, or "" if that is unknown.
 export const times = (n, of, name) => (of > 0 ? `${fine.format(n / of)} × ${name}` : "");
 
-// lasting writes a span of milliseconds by its two greatest units.
+// lasting writes a span of milliseconds by its two largest units.
 export function lasting(ms) {
   const s = Math.max(0, Math.round(ms / 1000));
   if (s < 60) return `${s}s`;
@@ -123,7 +122,7 @@ const clockFormat = new Intl.DateTimeFormat(undefined, {
 });
 const dayFormat = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
-// clock writes a time of today, with the day for another one.
+// clock writes the time of day, and before it the date if that is not today.
 export function clock(at, now = new Date()) {
   const t = new Date(at);
   const time = clockFormat.format(t);
@@ -135,32 +134,32 @@ const zonedFormat = new Intl.DateTimeFormat(undefined, {
   hourCycle: "h23", timeZoneName: "short",
 });
 
-// zoned writes a time with its day and time zone, for what is read later or elsewhere.
+// zoned writes a time with its date and time zone, for texts that are read later or elsewhere.
 export const zoned = (at) => zonedFormat.format(new Date(at));
 
-// setText changes a node only when it has to.
+// setText changes a node only if its text differs.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// clientsText describes the clients of a key, "" if they are not known.
+// clientsText describes the clients of a key, or returns "" if they are not known.
 export function clientsText({ clients, heaviest_client: client, client_share: part }) {
   if (!clients) return "";
-  client = client && plainKey(client); // may be a name of a stranger's choice
+  client = client && plainKey(client); // may be a name that a stranger chose
   if (clients === 1) return client ? `1 client, ${client}` : "1 client";
   const count = `${clients < 32 ? "" : "about "}${whole.format(clients)} clients`;
   return client ? `${count}, ${percent(part)} by ${client}` : count;
 }
 
-// percent writes a part of one.
+// percent writes a fraction as a percentage.
 export const percent = (part) => `${fine.format(100 * (part ?? 0))} %`;
 
-// scheduleText says when an override holds, "" for always.
+// scheduleText describes the schedule of an override, or returns "" if it has no schedule.
 export function scheduleText(s) {
   return s ? `${s.from} for ${s.for} (${s.zone || "UTC"})` : "";
 }
 
-// reachText says which keys an override would hold now, and what is doubtful about it.
+// reachText describes the keys that an override would hold now, and the server's warnings about it.
 export function reachText({ reach, warnings = [] }) {
   const keys = reach?.keys === 1 ? plainKey(reach.examples[0]) : reach && `${count(reach.keys)} keys`;
   const pace = reach && `${rate(reach.requests_per_second)} requests a second`;
@@ -168,7 +167,7 @@ export function reachText({ reach, warnings = [] }) {
   return [held, warnings.length > 0 && `Mind: ${warnings.map(plainKey).join("; ")}.`].filter(Boolean).join(" ");
 }
 
-// overrideText says what an override does, or would do.
+// overrideText describes the effect of an override, in shadow mode the effect that it would have.
 export const overrideText = (o) => (o.mode === "shadow" ? "in shadow: " : "") + effectText(o);
 
 function effectText(o) {
@@ -182,7 +181,7 @@ function effectText(o) {
   return o.action;
 }
 
-// decoded is what can be read of a path; what is no text shows as such.
+// decoded returns a path as text; bytes that are not text become replacement characters.
 export function decoded(path) {
   try {
     return decodeURIComponent(path);
@@ -193,8 +192,8 @@ export function decoded(path) {
   }
 }
 
-// otherThan tells of an answer that it is about another key or client than the one that was asked for, which is
-// percent-encoded; "" if it is not. Bytes that are no text are not compared.
+// otherThan returns a warning if the server's answer is about another key or client than name, the percent-encoded name
+// that was asked for, or "" if it is not. Bytes that are not text are not compared.
 export function otherThan(name, { asked }) {
   const text = (t) => t.replaceAll("\uFFFD", "");
   if (asked == null || text(asked) === text(decoded(name))) return "";

@@ -1,5 +1,5 @@
-// Toast: tells for ten seconds what was done, with a way back if there is one. It stays while it has the focus or the
-// pointer, and the next press of Tab reaches its button from anywhere.
+// Toast: shows for ten seconds that something was done, with a button to undo it if that is possible. It stays while it
+// has the focus or the pointer, and the next press of Tab reaches its button from anywhere.
 
 import { el } from "./text.js";
 
@@ -15,7 +15,7 @@ export class Toast {
     document.addEventListener("keydown", (e) => this.#key(e));
   }
 
-  // show replaces what is told. undo takes it back, or is undefined if there is no way back.
+  // show replaces the message. undo takes the change back, or is undefined if it cannot be taken back.
   show(parts, undo) {
     const inside = this.#node.contains(document.activeElement);
     const button = undo && el("button", { type: "button", class: "small", id: "toast-undo", onclick: undo }, "Undo");
@@ -34,8 +34,8 @@ export class Toast {
     }, lasts);
   }
 
-  // key has the first Tab after a change go to the button, and the Tab or Escape that leaves it go back to where the
-  // focus was.
+  // key moves the focus to the button at the first Tab after a change, and back to its former place at the Tab or
+  // Escape that leaves the button.
   #key(e) {
     if (this.#node.hidden || document.querySelector("dialog[open]") || e.ctrlKey || e.altKey || e.metaKey) return;
     const inside = this.#node.contains(document.activeElement);
@@ -47,7 +47,7 @@ export class Toast {
     } else if (inside && (e.key === "Tab" || e.key === "Escape")) {
       if (e.key === "Escape") this.#node.hidden = true;
       if (this.#from?.isConnected) this.#from.focus({ preventScroll: true });
-      this.#from = null; // who comes again in the order of the page goes on in it
+      this.#from = null; // a later visit in the page's order goes on in that order
       if (e.key === "Escape" || e.shiftKey) e.preventDefault();
     }
   }

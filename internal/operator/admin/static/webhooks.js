@@ -1,6 +1,5 @@
-// Webhooks: who is told what happens and how they do, and a test of one or all
-// of them by an admin. Rows stay as long as the page: what a test found is read
-// out by them, and the focus stays on its button.
+// Webhooks: the receivers of events and their state, and a test of one or all of them by an admin. Rows stay as long as
+// the page, because they read out the result of a test and the focus stays on their buttons.
 
 import { getJSON, testWebhooks } from "./api.js";
 import { clock, count, el, plainKey, problemText, setText } from "./text.js";
@@ -25,7 +24,7 @@ export class Webhooks {
     this.#all.hidden = webhooks.length === 0;
     setText(this.#note, webhooks.length === 0 ? "none" : this.#refused);
     const known = [...this.#rows.keys()];
-    if (known.join() !== webhooks.map((w) => w.name).join()) this.#make(webhooks); // the program has begun anew
+    if (known.join() !== webhooks.map((w) => w.name).join()) this.#make(webhooks); // the program has restarted
     for (const w of webhooks) this.#rows.get(w.name).fill(w);
     return undefined;
   }
@@ -35,8 +34,8 @@ export class Webhooks {
     this.#list.replaceChildren(...[...this.#rows.values()].map((r) => r.node));
   }
 
-  // test sends a test event to a webhook, or to all. A receiver may take a minute
-  // to answer; until then there is no other test.
+  // test sends a test event to a webhook, or to all if name is "". A receiver may take a minute to respond; until then
+  // no other test is sent.
   async #test(name) {
     if (this.#testing) return;
     [this.#testing, this.#refused] = [true, ""];
@@ -55,8 +54,8 @@ export class Webhooks {
   }
 }
 
-// resultText says what came of a test. Its error may hold what a receiver wrote,
-// such as the names of its certificate.
+// resultText describes the result of a test. Its error may hold text of a receiver, such as the names of its
+// certificate.
 function resultText({ ok, status, error, took_ms: took }) {
   const time = `after ${Math.round(took)} ms`;
   return ok ? `test delivered: answered ${status} ${time}` : `test not delivered: ${plainKey(error)} ${time}`;

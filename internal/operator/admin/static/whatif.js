@@ -1,20 +1,20 @@
-// What if: a limit that a person moves, tried by the server on the last five
-// minutes of a key, and set as an override if it is right, or in shadow mode first.
+// What if: a limit that a person moves. The server tries it on the last five minutes of a key, and the person sets it
+// as an override, at once or first in shadow mode.
 
 import { getJSON, inQuery, limitOf, me } from "./api.js";
 import { $, count, percent, problemText, setText } from "./text.js";
 
-// The slider is logarithmic: its 100 steps are the rates from 1 to 10,000.
+// The slider is logarithmic: its steps 0 to 100 are the rates from 1 to 10,000.
 const rateOf = (step) => Number((10 ** (step / 25)).toPrecision(2));
 const stepOf = (rate) => Math.max(0, Math.min(100, 25 * Math.log10(Math.max(1, rate))));
 
-// inForce says which limit the one that is tried would replace.
+// inForce describes the limit in force, which the limit that is tried would replace.
 const inForce = (l) => (l ? ` In force now: ${l.text}${l.adaptive ? "; an override would replace it" : ""}.` : "");
 
 export class WhatIf {
   #path = ""; #key = null; #timer = 0; #asked = 0;
 
-  // apply(override) sets it, and throws a Problem.
+  // apply(override) sets the override, and throws a Problem.
   constructor(apply) {
     $("w-slider").addEventListener("input", () => { $("w-rate").value = rateOf($("w-slider").value); this.#soon(); });
     $("w-rate").addEventListener("input", () => {
@@ -37,7 +37,7 @@ export class WhatIf {
     });
   }
 
-  // begin takes a key as its view knows it; path is the key as its address has it.
+  // begin takes the key of a view; path is the key as in the address.
   begin(path, key, { rate, burst }) {
     this.#path = path;
     this.#key = key;
@@ -54,7 +54,7 @@ export class WhatIf {
     this.#timer = setTimeout(() => this.#try(), 150);
   }
 
-  // try asks the server; an answer that is late for its question is not shown.
+  // try asks the server. It does not show a response whose question is no longer the latest.
   async #try() {
     const asked = ++this.#asked;
     try {
