@@ -9,11 +9,10 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// Delta is what makes a publisher's set of an earlier moment the one of a later
-// moment. A renewal, by which nothing changes but how long the keys stay hot,
-// is a Delta with nothing in its lists.
+// Delta holds the changes that turn a publisher's set of one moment into its set of a later moment. A renewal, which
+// changes only how long the keys stay hot, is a Delta with empty lists.
 type Delta struct {
-	// At is when the later set was judged.
+	// At is the time at which the later set was judged.
 	At time.Time
 	// Keys and Loops are the changes of the lists of the same name.
 	Keys, Loops ListDelta
@@ -22,12 +21,12 @@ type Delta struct {
 type ListDelta struct {
 	// Until is the new end of every entry that Put does not name.
 	Until time.Time
-	// Put are entries that are new or changed, Gone those that left.
+	// Put holds the entries that are new or changed, Gone the IDs of entries that left.
 	Put  []hottype.HotKey
 	Gone []ID
 }
 
-// ID tells the entries of one list apart: two rules may hold the same key hot.
+// ID distinguishes the entries of one list: two rules may hold the same key hot.
 type ID struct {
 	Key  hottype.Key
 	Rule string
@@ -35,14 +34,13 @@ type ID struct {
 
 func idOf(h *hottype.HotKey) ID { return ID{h.Key, h.Rule} }
 
-// Len is how many entries the delta names.
+// Len returns the number of entries that the delta names.
 func (d Delta) Len() int {
 	return len(d.Keys.Put) + len(d.Keys.Gone) + len(d.Loops.Put) + len(d.Loops.Gone)
 }
 
-// Apply gives the later set. The version is for the caller to set; set is not
-// changed and shares nothing with the result that may change. Entries keep
-// their places and new ones follow: see [Sort].
+// Apply returns the later set. The caller sets its version; set is not changed and shares nothing with the result that
+// may change. Entries keep their places and new entries follow: see [Sort].
 func (d Delta) Apply(set report.HotSet) report.HotSet {
 	return report.HotSet{At: d.At, Keys: d.Keys.apply(set.Keys), Loops: d.Loops.apply(set.Loops)}
 }
@@ -68,7 +66,7 @@ func (p ListDelta) apply(have []hottype.HotKey) []hottype.HotKey {
 			delete(named, id)
 		}
 	}
-	for i := range p.Put { // in order, what was not there before
+	for i := range p.Put { // in order, the entries that are new
 		if j, ok := named[idOf(&p.Put[i])]; ok && j == i {
 			out = append(out, p.Put[i])
 		}
@@ -76,14 +74,14 @@ func (p ListDelta) apply(have []hottype.HotKey) []hottype.HotKey {
 	return out
 }
 
-// Sort puts the entries of a set in the order of HotSet, heaviest first.
+// Sort sorts the entries of a set in the order of HotSet, heaviest first.
 func Sort(keys []hottype.HotKey) {
 	slices.SortFunc(keys, func(a, b hottype.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Rule, b.Rule))
 	})
 }
 
-// normalizeList is a list as readers get it: times in whole microseconds, no entry twice.
+// normalizeList returns a list as readers receive it: times in whole microseconds, no entry twice.
 func normalizeList(keys []hottype.HotKey) []hottype.HotKey {
 	out := make([]hottype.HotKey, 0, len(keys))
 	seen := make(map[ID]bool, len(keys))
@@ -109,39 +107,37 @@ func micro(t time.Time) time.Time {
 	return time.UnixMicro(t.UnixMicro()).UTC()
 }
 
-// Rates of hot keys change all the time and no decision depends on them: they are
-// shown. So what changes in an entry beside its rule, its Since and its Until
-// travels a part at a time: entries whose rate is far from what readers have
-// first, then the others in turn.
+// Rates of hot keys change all the time and are only shown, because no decision depends on them. So changes of an entry
+// other than of its rule, its Since and its Until travel a part at a time: first the entries whose rate is far from the
+// rate that readers have, then the others in turn.
 const (
-	rateUpdateEvery = time.Second // how often they travel
-	maxRateUpdates  = 256         // how many of them: all of 10,000 in 40 s
+	rateUpdateEvery = time.Second // interval at which they travel
+	maxRateUpdates  = 256         // number of them at a time: all of 10,000 in 40 s
 	largeChange     = 1.5         // times more or less
 )
 
-// DeltaEncoder is a publisher's memory of what its readers hold, from which it makes
-// the next [Delta]. Full, or the zero value, begins it. One goroutine uses it.
+// DeltaEncoder remembers the set that a publisher's readers hold, from which it makes the next [Delta]. It begins with
+// Full, or with the zero value. One goroutine uses it.
 type DeltaEncoder struct {
 	set         report.HotSet
 	valued      time.Time // At of the last delta with values
-	keys, loops int       // whose turn it is
+	keys, loops int       // place of the next entry in turn
 	at          map[ID]int
 }
 
-// Full notes that readers get all of set, and gives it as they will hold it.
+// Full records that readers receive all of set, and returns it as they will hold it.
 func (t *DeltaEncoder) Full(set report.HotSet) report.HotSet {
 	*t = DeltaEncoder{set: set, valued: set.At}
 	t.set.At, t.set.Keys, t.set.Loops = micro(set.At), normalizeList(set.Keys), normalizeList(set.Loops)
 	return t.set
 }
 
-// Held is the set that readers hold who have got everything. Not to be changed.
+// Held returns the set of readers that have received every delta. Callers must not change it.
 func (t *DeltaEncoder) Held() report.HotSet { return t.set }
 
-// Next gives what readers are to be told so that they know of set, and notes
-// that they are. In a set that they hold then, every entry is right but for its
-// rate and what else is only shown, which follows in time. It costs one pass
-// over both sets.
+// Next returns the delta that tells readers of set, and records that they receive it. In the set that they hold then,
+// every entry is right except for its rate and other values that are only shown, which follow in time. It costs one
+// pass over both sets.
 func (t *DeltaEncoder) Next(set report.HotSet) Delta {
 	values := 0
 	if set.At.Sub(t.valued) >= rateUpdateEvery || set.At.Before(t.valued) {
@@ -155,10 +151,9 @@ func (t *DeltaEncoder) Next(set report.HotSet) Delta {
 	return d
 }
 
-// compare gives what changes the list that readers have into next, as ListDelta and
-// as the list that they have then. At most values entries are put only because
-// of what is shown of them, beginning with those whose turn it is; it also
-// gives whose turn is then.
+// compare returns the changes that turn the list that readers have into next, as a ListDelta, and the list that readers
+// have then. No more than values entries are put only because of values that are only shown, beginning at place turn;
+// the third result is the place at which the next turn begins.
 func (t *DeltaEncoder) compare(have, next []hottype.HotKey, values, turn int) (ListDelta, []hottype.HotKey, int) {
 	p := ListDelta{Until: commonUntil(next)}
 	t.index(next)
@@ -199,7 +194,7 @@ func (t *DeltaEncoder) compare(have, next []hottype.HotKey, values, turn int) (L
 	return p, after, turn
 }
 
-// index notes where each entry is; of two that are the same the first counts.
+// index records the place of each entry; if two are the same the first counts.
 func (t *DeltaEncoder) index(keys []hottype.HotKey) {
 	if t.at == nil {
 		t.at = make(map[ID]int, len(keys))
@@ -210,15 +205,15 @@ func (t *DeltaEncoder) index(keys []hottype.HotKey) {
 	}
 }
 
-// rateUpdate is an entry of which only what is shown has changed.
+// rateUpdate is an entry of which only shown values have changed.
 type rateUpdate struct {
-	place int // in the list that readers hold then
+	place int // in the list that readers hold after the delta
 	next  *hottype.HotKey
 	far   bool
 }
 
-// choose takes at most n values: those that are far off, then those from place
-// turn on, going round.
+// choose returns no more than n values: first the values that are far off, then the values from place turn on, wrapping
+// around.
 func choose(values []rateUpdate, n, turn int) ([]rateUpdate, int) {
 	var out, rest []rateUpdate
 	for _, v := range values {
@@ -239,22 +234,21 @@ func choose(values []rateUpdate, n, turn int) ([]rateUpdate, int) {
 	return out, turn
 }
 
-// differs compares all but the end, which deltas renew, and Since, which is the
-// same.
+// differs compares all fields except Until, which deltas renew, and Since, which is the same.
 func differs(a, b *hottype.HotKey) bool {
 	x := *a
 	x.Since, x.Until = b.Since, b.Until
 	return x != *b
 }
 
-// same compares times as readers see them.
+// same compares times in the precision in which readers receive them.
 func same(a, b time.Time) bool { return micro(a).Equal(micro(b)) }
 
 func isFar(have, next float64) bool {
 	return next > have*largeChange || have > next*largeChange
 }
 
-// commonUntil is the end of most entries: a detector gives all of them the same.
+// commonUntil returns the end of most entries: a detector sets the same end for all of them.
 func commonUntil(keys []hottype.HotKey) time.Time {
 	var most time.Time
 	votes := 0 // majority vote of Boyer and Moore

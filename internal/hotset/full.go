@@ -6,10 +6,10 @@ import "fmt"
 type Full struct {
 	Rule     string
 	Places   int
-	Unplaced int // how many keys found no place, at least; 0: unknown
+	Unplaced int // minimum number of keys that found no place, or 0 if unknown
 }
 
-// String says what that means and what to do.
+// String describes the consequence and the remedy.
 func (f Full) String() string {
 	who := "keys over the threshold may find"
 	if f.Unplaced > 0 {

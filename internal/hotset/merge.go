@@ -11,9 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// rebuild merges all sets into a new snapshot, keeping the entries of keys
-// that stay. Publishers are taken by name, so that float sums come out the
-// same every time. It needs mu.
+// rebuild merges all sets into a new snapshot, keeping the entries of keys that stay. Publishers are visited by name,
+// so that float sums are the same every time. It needs mu.
 func (m *Replica) rebuild(at time.Time) {
 	merged, loops := make(map[string]*hottype.HotKey), make(map[string]*hottype.HotKey)
 	next := &snapshot{}
@@ -35,9 +34,9 @@ func (m *Replica) rebuild(at time.Time) {
 	m.current.Store(next)
 }
 
-// unended returns the keys of a publisher without those that another one has ended. A publisher that is heard ends its
-// keys itself. One that is silent or has stopped cannot; who reads its partitions now, and has judged their keys for a
-// whole window, does that by not having them.
+// unended returns the keys of a publisher without the keys that another publisher has ended. A publisher that is
+// received ends its keys itself. A publisher that is silent or has stopped cannot; the publisher that now reads its
+// partitions, and has judged their keys for a whole window, ends them by not having them.
 func (m *Replica) unended(publisher string, keys []hottype.HotKey, at time.Time) []hottype.HotKey {
 	if m.sets[publisher].stateAt(at) < Stale {
 		return keys
@@ -62,8 +61,7 @@ func mergeInto(merged map[string]*hottype.HotKey, list []hottype.HotKey, at time
 	}
 }
 
-// loopsOnly are the loops that no publisher holds hot for as long, heaviest first,
-// then by key.
+// loopsOnly returns the loops that no publisher holds hot for as long, heaviest first, then by key.
 func loopsOnly(loops, hot map[string]*hottype.HotKey) []hottype.HotKey {
 	list := make([]hottype.HotKey, 0, len(loops))
 	for key, h := range loops {
@@ -75,7 +73,7 @@ func loopsOnly(loops, hot map[string]*hottype.HotKey) []hottype.HotKey {
 	return list
 }
 
-// Later is the later of two times.
+// Later returns the later of two times.
 func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -83,7 +81,7 @@ func Later(a, b time.Time) time.Time {
 	return b
 }
 
-// reuseEntries gives each key its entry: the one it has, or a new one.
+// reuseEntries returns an entry for each key: its present entry, or a new one.
 func reuseEntries(have map[string]*Entry, merged map[string]*hottype.HotKey, keep time.Duration) map[string]*Entry {
 	entries := make(map[string]*Entry, len(merged))
 	for key, h := range merged {
@@ -97,14 +95,13 @@ func reuseEntries(have map[string]*Entry, merged map[string]*hottype.HotKey, kee
 	return entries
 }
 
-// merge joins what two publishers say of one key; see Replica. An entry that
-// had expired by at adds no rate to one that had not. Neither is changed, and
-// it does not matter which comes first.
+// merge joins the entries of two publishers for one key; see Replica. An entry that had expired by at adds no rate to
+// an entry that had not. Neither is changed, and their order does not matter.
 func merge(a, b *hottype.HotKey, at time.Time) *hottype.HotKey {
 	if later(b, a) {
 		a, b = b, a
 	}
-	h := *a // the later Until, and the rule that goes with it
+	h := *a // the later Until, with its rule
 	if b.Until.After(at) {
 		addTraffic(&h, b)
 	}
@@ -115,9 +112,8 @@ func merge(a, b *hottype.HotKey, at time.Time) *hottype.HotKey {
 	return &h
 }
 
-// addTraffic adds to h what another publisher counted of the same key. Their
-// requests are disjoint; their clients are not, so there are at least as many as
-// the one that knows more of them says.
+// addTraffic adds to h the requests that another publisher counted for the same key. Their requests are disjoint; their
+// clients are not, so the number of clients is the larger of the two, which is a minimum.
 func addTraffic(h *hottype.HotKey, b *hottype.HotKey) {
 	h.HeaviestClient, h.ClientShare = heavier(h, b)
 	h.Share = share(h, b)
@@ -129,8 +125,8 @@ func addTraffic(h *hottype.HotKey, b *hottype.HotKey) {
 	h.Why = reasons(h.Why, b.Why)
 }
 
-// heavier is the heaviest client of a key of which two publishers count a part,
-// and its share of both: their own, if it is the same one.
+// heavier returns the heaviest client of a key of which two publishers count a part, and its share of both parts: the
+// shares are added if it is the same client.
 func heavier(a, b *hottype.HotKey) (string, float64) {
 	name, rate := a.HeaviestClient, a.ClientShare*a.Rate
 	other := b.ClientShare * b.Rate
@@ -146,8 +142,8 @@ func heavier(a, b *hottype.HotKey) (string, float64) {
 	return name, rate / (a.Rate + b.Rate)
 }
 
-// share is the key's part of the requests that both publishers counted of its
-// resource. One that does not say its part counts with the other's.
+// share returns the key's part of the requests that both publishers counted for its resource. A publisher without a
+// part counts with the other's.
 func share(a, b *hottype.HotKey) float64 {
 	switch {
 	case a.Share <= 0 || a.Rate <= 0:
@@ -158,7 +154,7 @@ func share(a, b *hottype.HotKey) float64 {
 	return (a.Rate + b.Rate) / (a.Rate/a.Share + b.Rate/b.Share)
 }
 
-// reasons joins two lists joined by "+", each word once and in order.
+// reasons joins two lists whose words are joined by "+", each word once and in order.
 func reasons(a, b string) string {
 	if a == b || b == "" {
 		return a
@@ -171,7 +167,7 @@ func reasons(a, b string) string {
 	return strings.Join(slices.Compact(words), "+")
 }
 
-// later orders by Until; the rule's name settles a tie.
+// later reports whether a has the later Until; the rule's name settles a tie.
 func later(a, b *hottype.HotKey) bool {
 	if c := a.Until.Compare(b.Until); c != 0 {
 		return c > 0
@@ -179,14 +175,13 @@ func later(a, b *hottype.HotKey) bool {
 	return a.Rule > b.Rule
 }
 
-// forget drops a publisher. It needs mu.
+// forget removes a publisher. It needs mu.
 func (m *Replica) forget(publisher string) {
 	delete(m.sets, publisher)
 	m.forgotten++
 }
 
-// oldestPublisher is the publisher, other than keep, whose set is over first; the name
-// settles a tie. It needs mu.
+// oldestPublisher returns the publisher, other than keep, whose set ends first; the name settles a tie. It needs mu.
 func (m *Replica) oldestPublisher(keep string) string {
 	var first string
 	for _, p := range slices.Sorted(maps.Keys(m.sets)) {

@@ -11,43 +11,41 @@ import (
 )
 
 const (
-	// DefaultNoInputTTL is how long hot keys stay when no publisher renews them any
-	// more. A key that has cooled meanwhile costs its requests a question to
-	// their limit; one that has not is what the limit is for.
+	// DefaultNoInputTTL is the time for which hot keys stay after their publisher has ceased to renew them. A key that
+	// has cooled meanwhile costs its requests a call of their limit; a key that has not cooled is the reason for the
+	// limit.
 	DefaultNoInputTTL = 10 * time.Minute
-	// StaleAfter is how long a publisher may say nothing and still counts as
-	// heard: several publications.
+	// StaleAfter is the time for which a publisher may be silent and still counts as received: several publications.
 	StaleAfter = 5 * time.Second
 )
 
-// State is what a replica knows about a publisher.
+// State is the knowledge of a replica about a publisher.
 type State int
 
 // The states of a publisher.
 const (
 	Live    State = iota // it publishes
-	NoInput              // it publishes, and says that it gets no counts: nothing cools
-	Stale                // it was not heard for StaleAfter; its keys are kept
-	Expired              // it was silent for so long that its keys are over
-	Stopped              // it said that it stops; its keys are kept
+	NoInput              // it publishes, and reports that it receives no counts: nothing cools
+	Stale                // it was not received for StaleAfter; its keys are kept
+	Expired              // it was silent for so long that its keys have ended
+	Stopped              // it reported that it stops; its keys are kept
 )
 
-// PublisherChange is a publisher whose State has changed. A publisher that is seen for the
-// first time, and sees, is none.
+// PublisherChange is a publisher whose State has changed. A publisher that appears in state Live is not a change.
 type PublisherChange struct {
 	Publisher string
 	State     State
 	Keys      int       // hot keys in its last set
-	Until     time.Time // when they are over unless it is heard again
+	Until     time.Time // end of the keys unless it is received again
 }
 
 type published struct {
 	set      report.HotSet
-	lastSeen time.Time // of the newest set, by the clock of CheckPublishers; zero: by no CheckPublishers yet
-	fresh    bool      // a set has come since the last CheckPublishers
+	lastSeen time.Time // time of the newest set, by CheckPublishers' clock; zero before its first
+	fresh    bool      // a set has arrived since the last CheckPublishers
 }
 
-// reported is what CheckPublishers has seen. Guarded by the replica's mu.
+// reported holds the states that CheckPublishers has returned. The replica's mu guards it.
 type reported struct {
 	looked       time.Time
 	lastReported map[string]PublisherChange
@@ -70,12 +68,12 @@ func (p *published) validUntil() time.Time {
 	return last
 }
 
-// goneAt is when nothing is left of the set, and of the publisher.
+// goneAt returns the time from which nothing is left of the set, or of the publisher.
 func (p *published) goneAt(keep time.Duration) time.Time {
 	return Later(p.validUntil(), p.set.At.Add(StaleAfter)).Add(keep)
 }
 
-// stateAt is the state at now. Who never calls CheckPublishers goes by the publisher's clock.
+// stateAt returns the state at now. If CheckPublishers is never called, the publisher's clock decides.
 func (p *published) stateAt(now time.Time) State {
 	last := p.lastSeen
 	if p.fresh {
@@ -92,11 +90,12 @@ func (p *published) stateAt(now time.Time) State {
 	return Live
 }
 
-// newsAge is the time after its last publication from which a publisher is asked no longer what has ended.
+// newsAge is the time after its last publication from which on a publisher is no evidence that a key has ended.
 const newsAge = StaleAfter / 2
 
 // HasEnded reports whether a key that has left the set, hot or a loop, has ended: a publisher that receives counts was
-// heard lately, and none of whom that is not so had the key. Otherwise it has left because nobody renews it.
+// received lately, and no publisher that is silent or without input has the key. Publishers that have stopped do not
+// matter. Otherwise the key has left because it is no longer renewed.
 func (m *Replica) HasEnded(key hottype.Key, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,8 +118,8 @@ func (p *published) has(key hottype.Key) bool {
 	return slices.ContainsFunc(p.set.Keys, is) || slices.ContainsFunc(p.set.Loops, is)
 }
 
-// FirstPublisher is the publisher whose name comes first of those that are heard, "" where none is: all replicas of the
-// same publishers agree on it.
+// FirstPublisher returns the first publisher by name of the publishers that are received, or "" if there are none: all
+// replicas of the same publishers agree on it.
 func (m *Replica) FirstPublisher(now time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,10 +131,9 @@ func (m *Replica) FirstPublisher(now time.Time) string {
 	return ""
 }
 
-// CheckPublishers gives the publishers whose state has changed since the call before, by
-// name. To be called about once a second, by one goroutine: a publisher's silence
-// is counted from the first call that finds a set of it, so its clock need not
-// agree with ours.
+// CheckPublishers returns the publishers whose state has changed since the previous call, by name. One goroutine calls
+// it about once a second: a publisher's silence is counted from the first call that finds a set of it, so its clock
+// need not agree with ours.
 func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 	m.prune(now)
 	m.mu.Lock()
@@ -169,8 +167,8 @@ func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 	return changed
 }
 
-// Stats counts what a Replica was told. Keys, Publishers and Version are of
-// this moment; Keys still has the ones that expired since the last Replace.
+// Stats counts the sets that a Replica received. Keys, Publishers and Version are current; Keys includes the keys that
+// expired since the last Replace.
 type Stats struct {
 	Keys              int64   `metric:"hotparam_hotset_keys" help:"Hot keys in this process's copy of the hot set."`
 	Loops             int64   `metric:"hotparam_hotset_loops" help:"Loops in this process's copy of the hot set: keys over their threshold because of one or a few clients."`
@@ -186,8 +184,7 @@ type Stats struct {
 	ExpiredPublishers uint64 `metric:"hotparam_hotset_expired_publishers_total" help:"Aggregators whose keys expired, or that were too many."`
 }
 
-// Stats gives the counters, and the age at now. It may be called by any
-// goroutine.
+// Stats returns the counters, and the age at now. Any goroutine may call it.
 func (m *Replica) Stats(now time.Time) Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,14 +1,13 @@
-// Package hotset is the hot set as a reader holds it: in memory, merged from
-// all publishers, asked once per request.
+// Package hotset is the hot set as a reader holds it: in memory, merged from all publishers, looked up once per
+// request.
 //
-// Publications enter by [Replica.Replace]; [Replica.Lookup] answers from an
-// immutable map behind one atomic pointer, so that asking about a cold key
-// takes no lock, allocates nothing and costs a few nanoseconds. A publisher that
-// falls silent has not said that its keys are cold: they stay hot for
-// [Replica.NoInputTTL], and [Replica.CheckPublishers] reports which publishers are stale or have no input.
+// Publications enter by [Replica.Replace]; [Replica.Lookup] reads an immutable map behind one atomic pointer, so that
+// looking up a cold key takes no lock, allocates nothing and costs a few nanoseconds. A publisher that falls silent has
+// not ended its keys: they stay hot for [Replica.NoInputTTL], and [Replica.CheckPublishers] reports which publishers
+// are stale or have no input.
 //
-// What changes a publisher's set into its next one is a [Delta]: [DeltaEncoder] makes it
-// from what readers hold, [Delta.Apply] gives them the next set.
+// A [Delta] turns a publisher's set into its next set: [DeltaEncoder] makes it from the set that readers hold, and
+// [Delta.Apply] returns their next set.
 //
 // The package is pure: time is an argument, there is no I/O and no goroutine.
 package hotset
@@ -25,30 +24,27 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// maxPublishers bounds the publishers remembered at once. Restarted publishers
-// come under new names; the one that expires first is forgotten.
+// maxPublishers bounds the publishers remembered at once. Restarted publishers appear under new names; the publisher
+// that expires first is forgotten.
 const maxPublishers = 256
 
-// Replica is the merged hot set of all publishers. The zero value is ready and
-// empty; it may be used by any number of goroutines and must not be copied.
+// Replica is the merged hot set of all publishers. The zero value is ready and empty; any number of goroutines may use
+// it, and it must not be copied.
 //
-// A key is hot while its publisher's latest set has it: a set without it makes it
-// cold at once. A publisher that falls silent has not said that a key is cold, so
-// its keys stay for NoInputTTL beyond their Until.
+// A key is hot while its publisher's latest set has it: a set without it makes it cold at once. A publisher that falls
+// silent has not ended a key, so its keys stay for NoInputTTL beyond their Until.
 //
-// A key that two publishers hold hot is hot until the later Until. Its Rate is
-// the sum of theirs, because publishers share the traffic (each takes its own
-// partitions or its own datagrams) and the rates are of disjoint requests; a
-// publisher whose entry has expired by the newest set's At no longer adds to
-// it. Since is the earlier one, Peak the greatest seen. Clients is what the
-// publisher says that knows more of them. A key that one holds hot and another
-// takes for a loop is hot.
+// A key that two publishers hold hot is hot until the later Until. Its Rate is the sum of theirs, because publishers
+// share the traffic (each takes its own partitions or its own datagrams) and the rates are of disjoint requests; a
+// publisher whose entry has expired by the newest set's At no longer adds to it. Since is the earlier of the two,
+// PeakRate the greatest seen. Clients is the number of the publisher that knows more of them. A key that one publisher
+// holds hot and another regards as a loop is hot.
 type Replica struct {
-	// NoInputTTL is how long keys outlive their Until; 0 means [DefaultNoInputTTL], a negative
-	// one not at all. Not to be changed once the replica is used.
+	// NoInputTTL is the time for which keys outlive their Until; 0 means [DefaultNoInputTTL], a negative value means
+	// not at all. It must not be changed once the replica is used.
 	NoInputTTL time.Duration
 
-	current atomic.Pointer[snapshot] // nil: nothing published yet
+	current atomic.Pointer[snapshot] // nil until the first publication
 
 	mu   sync.Mutex // guards all below and the building of snapshots
 	sets map[string]*published
@@ -57,7 +53,7 @@ type Replica struct {
 	replaced, ignored, forgotten uint64
 }
 
-// snapshot is what readers see. It is never changed once stored.
+// snapshot is the state that readers see. It is never changed once stored.
 type snapshot struct {
 	entries map[string]*Entry
 	loops   []hottype.HotKey // heaviest first; not hot
@@ -65,8 +61,8 @@ type snapshot struct {
 	at      time.Time // newest At of all sets
 }
 
-// Lookup gives the entry of key, nil when the key is not hot at now. It takes
-// no lock and does not allocate or keep key.
+// Lookup returns the entry of key, or nil if the key is not hot at now. It takes no lock and does not allocate or keep
+// key.
 func (m *Replica) Lookup(key []byte, now time.Time) *Entry {
 	s := m.current.Load()
 	if s == nil || len(s.entries) == 0 {
@@ -79,15 +75,15 @@ func (m *Replica) Lookup(key []byte, now time.Time) *Entry {
 	return e
 }
 
-// Aliases reports whether a key of the form "!hp1:…" is hot, so that readers
-// work out the alias of a request's key only when it can matter.
+// Aliases reports whether a key of the form "!hp1:…" is hot, so that readers compute the alias of a request's key only
+// if it can matter.
 func (m *Replica) Aliases() bool {
 	s := m.current.Load()
 	return s != nil && s.aliases
 }
 
-// Age is how long ago, by its At, the newest publication was judged; false
-// when there has been none. It is negative when the publisher's clock is ahead.
+// Age returns the time since the newest publication was judged, by its At, or false if there has been no publication.
+// It is negative if the publisher's clock is ahead.
 func (m *Replica) Age(now time.Time) (time.Duration, bool) {
 	s := m.current.Load()
 	if s == nil {
@@ -96,11 +92,10 @@ func (m *Replica) Age(now time.Time) (time.Duration, bool) {
 	return now.Sub(s.at), true
 }
 
-// Replace makes set what publisher holds hot, instead of what it said before.
-// A set whose version is not above that publisher's last one is ignored and
-// counted: it arrived late. One that was judged when the last one was over is
-// taken in any case: the store lost its versions. The replica keeps set.Keys, which must not change.
-// It costs one pass over the keys of all publishers.
+// Replace makes set the hot set of publisher, instead of its set before. A set whose version does not exceed the
+// version of the publisher's last set arrived late: it is ignored and counted. A set that was judged after the last set
+// had ended is accepted in any case, because the store lost its versions. The replica keeps set.Keys, which must not
+// change. It costs one pass over the keys of all publishers.
 func (m *Replica) Replace(publisher string, set report.HotSet) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +106,7 @@ func (m *Replica) Replace(publisher string, set report.HotSet) {
 	m.store(publisher, set)
 }
 
-// publish is Replace under the version that follows the publisher's last one.
+// publish replaces the publisher's set under the version that follows its last version.
 func (m *Replica) publish(publisher string, set report.HotSet) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,16 +134,15 @@ func (m *Replica) store(publisher string, set report.HotSet) {
 	m.rebuild(set.At)
 }
 
-// Changes grows with every change of what is hot, except for entries that expire.
+// Changes returns a number that grows with every change of the hot set, except for entries that expire.
 func (m *Replica) Changes() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.replaced + m.forgotten
 }
 
-// Entries are the entries that are hot at now, heaviest first, then by key. It
-// also forgets publishers that were silent for NoInputTTL, for good: call it now and
-// then (a report once a second does).
+// Entries returns the entries that are hot at now, heaviest first, then by key. It also forgets publishers that were
+// silent for NoInputTTL, for good, so call it now and then (a report once a second does).
 func (m *Replica) Entries(now time.Time) []*Entry {
 	m.prune(now)
 	s := m.current.Load()
@@ -176,8 +170,8 @@ func (m *Replica) Hot(now time.Time) []hottype.HotKey {
 	return list
 }
 
-// Loops are the keys that would be hot were it not for one or a few clients,
-// heaviest first, then by key; those that hold at now. They are for show.
+// Loops returns the keys at now that would be hot were it not for one or a few clients, heaviest first, then by key.
+// They are only shown.
 func (m *Replica) Loops(now time.Time) []hottype.HotKey {
 	s := m.current.Load()
 	if s == nil {
@@ -186,8 +180,8 @@ func (m *Replica) Loops(now time.Time) []hottype.HotKey {
 	return slices.DeleteFunc(slices.Clone(s.loops), func(h hottype.HotKey) bool { return !h.Until.After(now) })
 }
 
-// sortEntries orders by rate, heaviest first, then by key. Each entry's rate is read
-// once: it may be replaced meanwhile, and an order must not waver.
+// sortEntries sorts by rate, heaviest first, then by key. It reads each entry's rate once, because the rate may be
+// replaced meanwhile, and an order must not change during the sort.
 func sortEntries(entries []*Entry) {
 	found := make(map[*Entry]*hottype.HotKey, len(entries))
 	for _, e := range entries {
@@ -198,7 +192,7 @@ func sortEntries(entries []*Entry) {
 	})
 }
 
-// prune forgets the publishers that have nothing left to say at now.
+// prune forgets the publishers of whose sets nothing is left at now.
 func (m *Replica) prune(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -214,9 +208,8 @@ func (m *Replica) prune(now time.Time) {
 	}
 }
 
-// LocalPublisher publishes into a replica of the same process. It gives each set the
-// version after the last one under its name, so that a successor of the same
-// name goes on where it stopped.
+// LocalPublisher publishes into a replica of the same process. Each set has the version after the last version under
+// its name, so that a successor of the same name continues.
 type LocalPublisher struct {
 	replica *Replica
 	name    string
@@ -226,33 +219,30 @@ func NewLocalPublisher(m *Replica, name string) *LocalPublisher {
 	return &LocalPublisher{replica: m, name: name}
 }
 
-// Publish replaces what was published before. It never fails.
+// Publish replaces the previous publication. It never fails.
 func (l *LocalPublisher) Publish(_ context.Context, set report.HotSet) error {
 	l.replica.publish(l.name, set)
 	return nil
 }
 
-// Entry is one hot key as a replica holds it. The same Entry stays in the
-// replica, with its counters and its memo, as long as some publisher's latest
-// set has the key; after that it is dropped, and a key that becomes hot again
-// gets a new one. Entries are shared by any number of goroutines.
+// Entry is one hot key as a replica holds it. The same Entry stays in the replica, with its counters and its memo, as
+// long as some publisher's latest set has the key; after that it is dropped, and a key that becomes hot again has a new
+// Entry. Any number of goroutines share an Entry.
 type Entry struct {
-	Decisions // while it is hot; the one who decides adds to them
-	// Memo is a slot for the one who decides: what it worked out for this key
-	// (which limit applies) and for which of its versions that holds. The
-	// replica never touches it.
+	Decisions // while it is hot; the gate that decides adds to them
+	// Memo is a slot for the gate that decides: the limit that it found for this key, and the gate's version for which
+	// that holds. The replica never touches it.
 	Memo atomic.Pointer[Memo]
 
-	// Full is the key whose alias is hot, as the first request for it had it; nil: none came, or the key is no alias.
-	// The one who decides sets it.
+	// Full is the key whose alias is hot, as the first request for it had it, or nil if there was no request, or if the
+	// key is no alias. The gate that decides sets it.
 	Full atomic.Pointer[hottype.Key]
 
 	hot   atomic.Pointer[hottype.HotKey] // never nil; replaced, never changed
-	until atomic.Int64                   // unix µs until which it is hot here; 0: expired
+	until atomic.Int64                   // unix µs until which it is hot here, or 0 if expired
 }
 
-// Decisions counts those on a key, and in Served those of Allowed that a response cache
-// answered.
+// Decisions counts the decisions on a key. Served counts the part of Allowed that a response cache answered.
 type Decisions struct{ Allowed, Denied, Served atomic.Uint64 }
 
 func (d *Decisions) Count(allowed bool, n uint64) {
@@ -267,22 +257,22 @@ func (d *Decisions) Of(key hottype.Key) report.KeyDecisions {
 	return report.KeyDecisions{Key: key, Allowed: d.Allowed.Load(), Denied: d.Denied.Load(), Cached: d.Served.Load()}
 }
 
-// Memo is what a reader remembers on an Entry. It is not changed once stored.
+// Memo is a value that a reader remembers on an Entry. It is not changed once stored.
 type Memo struct {
-	// Version says of what Value holds: a reader whose own version differs
-	// works the value out anew.
+	// Version is the version of the reader for which Value holds: a reader with another version computes the value
+	// again.
 	Version uint64
 	Value   any
 }
 
-// Hot is what was found of the key as of the latest publication.
+// Hot returns the key as judged in the latest publication.
 func (e *Entry) Hot() hottype.HotKey { return *e.hot.Load() }
 
 func (e *Entry) Key() hottype.Key { return e.hot.Load().Key }
 
 func (e *Entry) live(now int64) bool { return now < e.until.Load() }
 
-// set makes h what was found of the entry, which holds for keep beyond its Until.
+// set makes h the key of the entry, which stays hot for keep beyond its Until.
 func (e *Entry) set(h *hottype.HotKey, keep time.Duration) {
 	until := int64(0)
 	if !h.Until.IsZero() {
