@@ -1,6 +1,6 @@
-// Package lifecycle runs the parts of a program and stops them in order: first
-// what takes something in, then what holds sums, last what sends them out. Each
-// stage ends when the one before has returned, so what was received is sent.
+// Package lifecycle runs the parts of a program and stops them in order: first the sources of input, then the parts
+// that hold sums, last the parts that send them. Each stage ends when the stage before has returned, so received data
+// is sent.
 package lifecycle
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/hotparam/pipeline/internal/logbound"
 )
 
-// Stage is when a part stops: sources first, sinks last.
+// Stage is the time at which a part stops: sources first, sinks last.
 type Stage int
 
 // The stages, in the order in which they stop.
 const (
-	Sources Stage = iota // take something in: listeners, consumers, tails
-	Buffers              // hold something: tally, aggregate
-	Sinks                // bring it out: senders, followers, the admin page
+	Sources Stage = iota // read input: listeners, consumers, tails
+	Buffers              // hold data: tally, aggregate
+	Sinks                // write data: senders, followers, the admin page
 	stageCount
 )
 
@@ -37,15 +37,14 @@ type Stages struct {
 	parts [stageCount][]part
 }
 
-// Add puts a part into a stage. Its run returns when its context ends and only
-// after its last write; returning an error earlier stops the program.
+// Add adds a part to a stage. Its run returns when its context ends and only after its last write; an error returned
+// earlier stops the program.
 func (s *Stages) Add(stage Stage, name string, run func(context.Context) error) {
 	s.parts[stage] = append(s.parts[stage], part{name, run})
 }
 
-// Run starts all parts and waits until ctx ends or one of them fails. Then it
-// stops stage by stage, each after the one before has returned, all within
-// timeout. The error is the failure that stopped the program, nil after an
+// Run starts all parts and waits until ctx ends or one of them fails. Then it stops stage by stage, each after the
+// stage before has returned, all within timeout. The error is the failure that stopped the program, or nil after an
 // ordinary stop. While it runs, the lines that logbound has suppressed are summed up.
 func (s *Stages) Run(ctx context.Context, timeout time.Duration, log *slog.Logger) error {
 	defer logbound.Start(log)()
@@ -80,7 +79,7 @@ func (s *Stages) start(stage Stage, failed chan<- error) func(context.Context) e
 					return
 				}
 				if err == nil && stage == Sources {
-					return // a source may simply have no more: standard input
+					return // a source may simply end: standard input
 				}
 				err = errors.New("stopped by itself")
 			}
@@ -103,8 +102,8 @@ func (s *Stages) start(stage Stage, failed chan<- error) func(context.Context) e
 	}
 }
 
-// InstanceName is the configured name of this process, or one that no other process
-// has and that a person can trace: host, process, start.
+// InstanceName returns the configured name of this process, or a name that no other process has and that a person can
+// trace: host, process, start.
 func InstanceName(configured string) string {
 	if configured != "" {
 		return configured
@@ -112,7 +111,7 @@ func InstanceName(configured string) string {
 	return fmt.Sprintf("%s-%d-%d", HostName(), os.Getpid(), time.Now().Unix())
 }
 
-// HostName is the name of this machine, "unknown-host" where it has none.
+// HostName returns the name of this machine, or "unknown-host" if it has no name.
 func HostName() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
