@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For waits and reports whether ctx still runs.
+// For waits for d or until ctx ends, and reports whether ctx still runs.
 func For(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -18,8 +18,8 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Within waits like For and returns the error of ctx, if that ends meanwhile. If ctx would end
-// sooner it returns tooLong at once. A negative d has no end.
+// Within waits like For and returns the error of ctx, if ctx ends meanwhile. If ctx would end sooner it returns tooLong
+// at once. A negative d has no end.
 func Within(ctx context.Context, d time.Duration, tooLong error) error {
 	if deadline, ok := ctx.Deadline(); d < 0 || ok && time.Until(deadline) < d {
 		return tooLong
@@ -30,7 +30,7 @@ func Within(ctx context.Context, d time.Duration, tooLong error) error {
 	return ctx.Err()
 }
 
-// ForHint waits like For, and ends early where a hint is there.
+// ForHint waits like For, and ends early at a hint.
 func ForHint(ctx context.Context, d time.Duration, hints <-chan struct{}) (hinted bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -43,7 +43,7 @@ func ForHint(ctx context.Context, d time.Duration, hints <-chan struct{}) (hinte
 	return false
 }
 
-// Signal leaves a signal in a channel that has room for one; one that waits there already is enough.
+// Signal sends a signal to a channel that has room for one; a signal that waits there already is enough.
 func Signal(to chan<- struct{}) {
 	select {
 	case to <- struct{}{}:
@@ -51,7 +51,7 @@ func Signal(to chan<- struct{}) {
 	}
 }
 
-// Every calls f at each tick until ctx ends. Ticks that come while f runs are one.
+// Every calls f at each tick until ctx ends. Ticks during a call of f are merged into one tick.
 func Every(ctx context.Context, d time.Duration, f func()) {
 	tick := time.NewTicker(d)
 	defer tick.Stop()
