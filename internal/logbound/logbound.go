@@ -1,5 +1,5 @@
-// Package logbound bounds how often a program logs the same line. It is the only bound: packages log each
-// event, and a flood of malformed input or a server that comes and goes cannot fill a disk.
+// Package logbound bounds how often a program logs the same line. It is the only bound: packages log each event, and a
+// flood of malformed input or a server that comes and goes cannot fill a disk.
 //
 //   - WARN and above: the first line at once, then one line after 1 s, 10 s, 1 min and every 10 min, with the number of
 //     lines before it that were not written (suppressed). A minute without the line ends the repetition: a last line
@@ -8,11 +8,12 @@
 //     written, of the others one, with their number.
 //   - DEBUG is not bounded: it is switched on to see everything.
 //
-// A repetition is a line with the level and the message of one before. Of the attributes only those count that say what
-// the line is about or what is wrong (distinct), because a client chooses the others. Some of these are an error's
-// text, which a client may choose too or which has a new port each time, so a message has at most 8 repetitions, and
-// what is different after them is one more. All of them together write at most 10 lines in any minute; a line for which
-// there is no room comes as soon as there is. Only the end of the program writes more: what is suppressed then.
+// A repetition is a line with the level and the message of an earlier line. Only those attributes count that identify
+// the subject of the line or its problem (distinct), because a client chooses the others. Some of these are an error's
+// text, which a client may choose too or which has a new port each time, so a message has no more than 8 repetitions,
+// and lines that differ from them share one more. All of them together write no more than 10 lines in any minute; a
+// line for which there is no room is written as soon as there is room. Only the end of the program writes more: the
+// lines that are suppressed then.
 package logbound
 
 import (
@@ -33,15 +34,15 @@ type Stats struct {
 	Suppressed uint64 `metric:"hotparam_log_suppressed_total" help:"Log lines not written at once because they repeat another one."`
 }
 
-// seed hashes attributes, which may be long: two with one hash count as one.
+// seed hashes attributes, which may be long: two with the same hash count as equal.
 var seed = maphash.MakeSeed()
 
-// distinct are the attributes that distinguish repetitions of a message.
+// distinct lists the attributes that distinguish repetitions of a message.
 var distinct = []string{"calls", "dialect", "err", "file", "listener", "path", "reason", "server", "store", "upstream",
 	"webhook", "what"}
 
-// Handler bounds what reaches another handler. It is safe for concurrent use, and so are those made by WithAttrs and
-// WithGroup, which share its bounds.
+// Handler bounds the records that reach another handler. It is safe for concurrent use, and so are the handlers made by
+// WithAttrs and WithGroup, which share its bounds.
 type Handler struct {
 	next     slog.Handler
 	distinct string // of the attributes of WithAttrs
@@ -49,12 +50,12 @@ type Handler struct {
 	all      *bounds
 }
 
-// New bounds what reaches next.
+// New returns a Handler that bounds the records that reach next.
 func New(next slog.Handler) *Handler {
 	return &Handler{next: next, all: &bounds{messages: map[kind]*message{}}}
 }
 
-// Logger bounds what a logger writes, if it is not bounded yet.
+// Logger returns a logger that bounds the lines of another logger, or that logger if it is bounded already.
 func Logger(to *slog.Logger) *slog.Logger {
 	if Of(to) != nil {
 		return to
@@ -62,14 +63,14 @@ func Logger(to *slog.Logger) *slog.Logger {
 	return slog.New(New(to.Handler()))
 }
 
-// Of is the Handler of a logger, nil if the logger is not bounded. Its Stats are zero then.
+// Of returns the Handler of a logger, or nil if the logger is not bounded. Its Stats are zero then.
 func Of(of *slog.Logger) *Handler {
 	h, _ := of.Handler().(*Handler)
 	return h
 }
 
-// Std is a logger for packages that do not use slog: each line is a record with this message, and the text as its err.
-// The text names addresses and ports, so as a message each line would be the first one.
+// Std returns a logger for packages that do not use slog: each line is a record with this message, and the text as its
+// err. The text names addresses and ports, so as a message each line would be a first line.
 func Std(to *slog.Logger, level slog.Level, message string) *log.Logger {
 	return log.New(std{to, level, message}, "", 0)
 }
@@ -89,7 +90,7 @@ func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
-// WithAttrs gives a Handler with the same bounds.
+// WithAttrs returns a Handler with the same bounds.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	with := *h
 	with.next = h.next.WithAttrs(attrs)
@@ -105,7 +106,7 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 	return &with
 }
 
-// distinguish adds an attribute to what distinguishes the line.
+// distinguish adds an attribute to the attributes that distinguish the line.
 func (h *Handler) distinguish(a slog.Attr) {
 	if h.grouped || !slices.Contains(distinct, a.Key) {
 		return
@@ -113,7 +114,7 @@ func (h *Handler) distinguish(a slog.Attr) {
 	h.distinct += a.Key + strconv.FormatUint(maphash.String(seed, a.Value.Resolve().String()), 16)
 }
 
-// Handle writes a record, or counts it for a later one.
+// Handle writes a record, or counts it for a later record.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelInfo {
 		return h.next.Handle(ctx, r)
@@ -133,8 +134,9 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// Start writes the lines that are due while no further one comes, until stop. It does nothing for a logger that is not
-// bounded. The caller calls stop, which writes how many lines are suppressed then, when all else has ended.
+// Start writes the lines that are due while no further line arrives, until stop. It does nothing for a logger that is
+// not bounded. The caller calls stop after everything else has ended; it writes the number of lines suppressed at that
+// time.
 func Start(of *slog.Logger) (stop func()) {
 	h := Of(of)
 	if h == nil {
@@ -159,7 +161,7 @@ func (h *Handler) Stats() Stats {
 	return Stats{h.all.suppressed}
 }
 
-// write writes the lines that are due at now, or all. A failure to write a line has nowhere to be written.
+// write writes the lines that are due at now, or all lines. A failure to write a line cannot be logged anywhere.
 func (h *Handler) write(now time.Time, all bool) {
 	for _, l := range h.all.due(now, all) {
 		_ = l.to.Handle(context.Background(), l.record)

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	endAfter    = time.Minute // without a line: the repetition has ended
+	endAfter    = time.Minute // without a line, after which the repetition has ended
 	maxVariants = 8           // repetitions of a message that attributes distinguish
 	maxMessages = 300         // further messages share one bound for each level
-	perMinute   = 10          // lines of a message in any minute, of all its repetitions together
+	perMinute   = 10          // lines of a message in any minute, of all its repetitions
 )
 
-// bound is how many lines are written in a window, and how long the windows are; the last length repeats.
+// bound is the number of lines that are written in a window, and the lengths of the windows; the last length repeats.
 type bound struct {
 	lines   int
 	windows []time.Duration
@@ -26,7 +26,7 @@ var (
 	problems = bound{1, []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}}
 )
 
-// bounds are what a Handler and those made of it share.
+// bounds holds the state that a Handler and the handlers made of it share.
 type bounds struct {
 	mu         sync.Mutex // guards the rest, and all repetitions
 	messages   map[kind]*message
@@ -39,8 +39,8 @@ type kind struct {
 }
 
 type message struct {
-	repetitions map[string]*repetition // by what distinguishes them
-	recent      [perMinute]time.Time   // when the last lines were written: a ring
+	repetitions map[string]*repetition // by the attributes that distinguish them
+	recent      [perMinute]time.Time   // times at which the last lines were written: a ring
 	oldest      int                    // in recent
 }
 
@@ -54,15 +54,15 @@ func (m *message) mayWrite(now time.Time) bool {
 	return true
 }
 
-// repetition is a line that was written and may come again.
+// repetition is a line that was written and may be repeated.
 type repetition struct {
 	bound
-	window     int       // how many there were
-	until      time.Time // the end of the window
+	window     int       // number of windows so far
+	until      time.Time // end of the window
 	left       int       // lines that may be written before
-	last       time.Time // when a line came last
-	suppressed int       // lines since the last one that was written
-	sample     *line     // the first of them, or of earlier ones; nil: no line was ever suppressed
+	last       time.Time // time of the last line
+	suppressed int       // lines since the last line that was written
+	sample     *line     // first of them, or of earlier lines; nil if no line was suppressed
 }
 
 type line struct {
@@ -70,7 +70,7 @@ type line struct {
 	record slog.Record
 }
 
-// take reports whether a record is written now, and how many before it were not.
+// take reports whether a record is written now, and returns the number of records before it that were not.
 func (b *bounds) take(to slog.Handler, r slog.Record, distinct string) (suppressed int, written bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +95,7 @@ func (b *bounds) take(to slog.Handler, r slog.Record, distinct string) (suppress
 	return 0, false
 }
 
-// repetition finds that of a record, or begins one.
+// repetition finds the repetition of a record, or begins a new repetition.
 func (b *bounds) repetition(r slog.Record, distinct string) (*message, *repetition) {
 	id := kind{r.Level, r.Message}
 	if b.messages[id] == nil {
@@ -127,7 +127,7 @@ func (e *repetition) nextWindow(now time.Time) {
 	e.window++
 }
 
-// resolved is a record to keep: values that are computed when they are written are computed now.
+// resolved returns a record to keep: values that would be computed when the record is written are computed now.
 func resolved(r slog.Record) slog.Record {
 	kept := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
@@ -138,7 +138,7 @@ func resolved(r slog.Record) slog.Record {
 	return kept
 }
 
-// due takes the lines that are due, and forgets repetitions that have ended.
+// due removes and returns the lines that are due, and forgets repetitions that have ended.
 func (b *bounds) due(now time.Time, all bool) (lines []line) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,8 +164,8 @@ func (b *bounds) due(now time.Time, all bool) (lines []line) {
 	return lines
 }
 
-// due reports whether a line about the repetition is to be written. Where none is suppressed since the last line, that
-// it has ended is news about a problem, and not about events.
+// due reports whether to write a line about the repetition. If no line was suppressed since the last line, the end of
+// the repetition is news about a problem, but not about events.
 func (e *repetition) due(now time.Time, all, ended bool) bool {
 	if e.suppressed == 0 {
 		return ended && e.sample != nil && e.sample.record.Level >= slog.LevelWarn
@@ -173,7 +173,7 @@ func (e *repetition) due(now time.Time, all, ended bool) bool {
 	return all || ended || !now.Before(e.until)
 }
 
-// summary is a line that was suppressed, with the number of the others.
+// summary returns a line that was suppressed, with the number of the others.
 func (e *repetition) summary(now time.Time, ended bool) line {
 	l := line{e.sample.to, e.sample.record.Clone()}
 	l.record.Time = now
