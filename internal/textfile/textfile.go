@@ -19,11 +19,12 @@ const (
 	MaxSecret = 4 << 10
 )
 
-// Read reads a file. It rejects one that is no regular file, which may have no end or wait for a writer, and
-// one that is larger than MaxSize, before it reads any of it. Errors are of type *fs.PathError.
+// Read reads a file. Before it reads any of it, it rejects a file that is not a regular file, because such a file may
+// have no end or wait for a writer, and a file that is larger than MaxSize. Errors are of type *fs.PathError.
 func Read(path string) ([]byte, error) { return read(path, MaxSize) }
 
-// Secret reads a file that holds a token or a secret, without the white space around it. An empty one is an error.
+// Secret reads a file that holds a token or a secret, and returns it without the white space around it. An empty file
+// is an error.
 func Secret(path string) (string, error) {
 	data, err := read(path, MaxSecret)
 	if err != nil {
@@ -45,8 +46,8 @@ type SecretFile struct {
 	last string
 }
 
-// Read returns the secret. While the file cannot be used it returns the last one that could, or "" if there was none,
-// and the error.
+// Read returns the secret. While the file cannot be used, it returns the last secret that could be read, or "" if there
+// was none, and the error.
 func (f *SecretFile) Read() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +59,7 @@ func (f *SecretFile) Read() (string, error) {
 }
 
 func read(path string, maxSize int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // the opening of a FIFO waits for a writer else
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // otherwise the opening of a FIFO waits for a writer
 	if err != nil {
 		return nil, err
 	}
