@@ -1,5 +1,5 @@
-// Package tlsfiles makes the TLS configuration of a client from PEM files: whom it
-// trusts and what it shows. It reads each time it is asked and remembers nothing.
+// Package tlsfiles makes the TLS configuration of a client from PEM files: the authorities that it trusts and the
+// certificate that it shows. It reads the files for each call and remembers nothing.
 package tlsfiles
 
 import (
@@ -10,21 +10,18 @@ import (
 	"github.com/hotparam/pipeline/internal/textfile"
 )
 
-// Files are those of a client. The zero value trusts the system's authorities and
-// shows no certificate.
+// Files are the files of a client. The zero value trusts the system's authorities and shows no certificate.
 type Files struct {
-	// CA holds the certificates of the authorities to trust; "": those of the system.
+	// CA is the file with the certificates of the authorities to trust, or "" for the system's authorities.
 	CA string `name:"tls_ca"`
-	// Cert and Key are the certificate to show and its key; both or none.
+	// Cert and Key are the files with the certificate to show and its key. Both are set, or neither is.
 	Cert string `name:"tls_cert"`
 	Key  string `name:"tls_key"`
-	// ServerName is the name to expect in the server's certificate; "": the host that
-	// is dialled.
+	// ServerName is the name to expect in the server's certificate, or "" for the host that is dialled.
 	ServerName string `name:"tls_server_name"`
 }
 
-// Client reads the files. Errors begin with setting and "ca" or "cert"; such a
-// setting is "redisclient: tls_".
+// Client reads the files. Errors begin with setting and "ca" or "cert"; an example of setting is "redisclient: tls_".
 func (f Files) Client(setting string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
 	var err error
