@@ -1,4 +1,4 @@
-// Package dirlock holds directories for one process at a time.
+// Package dirlock locks directories for one process at a time.
 package dirlock
 
 import (
@@ -18,9 +18,9 @@ type Lock struct{ file *os.File }
 // until it executes its program, and closing alone would leave the lock to it for that long.
 func (l *Lock) Close() error { return errors.Join(unlock(l.file), l.file.Close()) }
 
-// Take holds a directory for this process until the lock is closed. name is that of the file, so that
-// several things in a directory can be held apart. The lock is the kernel's: it cannot outlive a
-// crash. The file itself stays, with the number of the last holder in it.
+// Take holds a directory for this process until the lock is closed. name is the name of the file, so that several
+// things in a directory can be held apart. The kernel keeps the lock, so it cannot outlive a crash. The file itself
+// stays, with the number of the last holder in it.
 func Take(dir, name string) (*Lock, error) {
 	path := filepath.Join(dir, name)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -36,7 +36,7 @@ func Take(dir, name string) (*Lock, error) {
 		return nil, errors.Join(fmt.Errorf("dirlock: %s is in use by %s: stop it, or give this process a state directory "+
 			"of its own", dir, holder), f.Close())
 	}
-	// The number only serves the message above; without it the lock holds too.
+	// Only the message above needs the number; without it the lock is held too.
 	if err := f.Truncate(0); err == nil {
 		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes the file for this process until it is closed or the process
-// ends. False: another process has it.
+// tryLock locks the file for this process until it is closed or the process ends. It returns false if another process
+// has locked it.
 func tryLock(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
