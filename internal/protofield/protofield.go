@@ -8,12 +8,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// ErrMalformed is the error of bytes that are no message.
+// ErrMalformed is the error for bytes that are not a message.
 var ErrMalformed = errors.New("message is no protocol buffer of its type")
 
-// Each calls f with each field of a message that is length-delimited, as text, or a varint, as number; it passes over
-// fields of fixed size. An f that returns nil for a field that it does not know skips it, as the format demands. Each
-// returns the first error of f, or ErrMalformed; text shares the memory of b.
+// Each calls f with each field of a message that is length-delimited, as text, or a varint, as number; it skips fields
+// of fixed size. To skip an unknown field, as the format demands, f returns nil. Each returns the first error of f, or
+// ErrMalformed; text shares the memory of b.
 func Each(b []byte, f func(field protowire.Number, text []byte, number uint64) error) error {
 	for len(b) > 0 {
 		field, typ, n := protowire.ConsumeTag(b)
