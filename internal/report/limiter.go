@@ -9,95 +9,95 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Limiter is what one limiter has decided so far, written about once a second
-// so that dashboards can add up the limiters. Counters only grow; a restarted
-// limiter reports under a new Instance.
+// Limiter is the report of one limiter on its decisions so far, written about once a second so that dashboards can add
+// up the limiters. Counters only grow; a restarted limiter reports under a new Instance.
 type Limiter struct {
 	Instance string    `json:"instance"`
 	At       time.Time `json:"at"`
 	Allowed  uint64    `json:"allowed"`
 	Denied   Denials   `json:"denied"`
-	// OverridesRevision is the revision of the live overrides that hold in the limiter.
+	// OverridesRevision is the revision of the live overrides that the limiter applies.
 	OverridesRevision int64 `json:"overrides,omitempty"`
 	// Stopped is true in the last report of a limiter that was told to stop.
 	Stopped bool `json:"stopped,omitempty"`
-	// RulesVersion is the version of the rules from a central store that the limiter runs, 0 where they
-	// are from a file. RejectedRulesVersion is the one that it does not take, 0 for none.
+	// RulesVersion is the version of the rules from a central store that the limiter runs, or 0 if they are from a
+	// file. RejectedRulesVersion is the version that it has rejected, or 0.
 	RulesVersion         int64 `json:"rules,omitempty"`
 	RejectedRulesVersion int64 `json:"rules_refused,omitempty"`
-	// RulesHash is a hash of the rules that the limiter runs: of how requests are counted, judged and limited.
+	// RulesHash is a hash of the rules that the limiter runs: of the counting, judging and limiting of requests.
 	RulesHash string `json:"rules_hash,omitempty"`
-	// Use is what the limiter has seen of the requests of each rule.
+	// Use records the requests that the limiter has seen for each rule.
 	Use []RuleUse `json:"use,omitempty"`
-	// FailingUpstreams are the upstreams that answer no request of the limiter's proxy.
+	// FailingUpstreams holds the upstreams that respond to no request of the limiter's proxy.
 	FailingUpstreams []FailingUpstream `json:"failing_upstreams,omitempty"`
-	// RefusedGateways are the listeners that refuse gateways, each with the number of their addresses, because their
+	// RefusedGateways holds the listeners that refuse gateways, each with the number of their addresses, because their
 	// token is missing or wrong.
 	RefusedGateways []NameCount `json:"refused_gateways,omitempty"`
-	// Keys are the decisions on hot or overridden keys.
+	// Keys holds the decisions on hot or overridden keys.
 	Keys []KeyDecisions `json:"keys,omitempty"`
-	// OverrideHits are those of overrides that met a request, by ID.
+	// OverrideHits holds the counts of the overrides that applied to a request, by ID.
 	OverrideHits []OverrideHits `json:"override_hits,omitempty"`
-	// Samples list the clients of the heaviest hot keys, from a sample of their requests.
+	// Samples lists the clients of the heaviest hot keys, from a sample of their requests.
 	Samples []KeySample `json:"samples,omitempty"`
-	// Clients are which clients sent the last minute's requests, by a sample of all of them.
+	// Clients lists the clients of the last minute's requests, from a sample of all requests.
 	Clients []SampledClient `json:"clients,omitempty"`
-	// LongKeys are keys whose metric name is a hash, those with most of the last requests first, by a sample. They say
-	// what the alias stands for that is shown of a loop or a cold key.
+	// LongKeys lists keys whose metric name is a hash, from a sample, the most frequent of the last requests first.
+	// They show the key for which an alias stands, if a loop or a cold key is shown by its alias.
 	LongKeys []hottype.Key `json:"long_keys,omitempty"`
 	// ClientDenials counts the requests that were denied by the windows of their clients, their share, or overrides of
-	// clients, since the first report. DeniedClients are those clients, by a sample of DeniedSampled of these denials.
+	// clients, since the first report. DeniedClients lists the clients of a sample of DeniedSampled of these denials.
 	ClientDenials uint64         `json:"client_denials,omitempty"`
 	DeniedClients []DeniedClient `json:"denied_clients,omitempty"`
 	DeniedSampled uint64         `json:"denied_sampled,omitempty"`
-	// Traces are the clients that are traced, with what was decided since the trace began.
+	// Traces holds the clients that are traced, with the decisions since the trace began.
 	Traces []ClientTrace `json:"traces,omitempty"`
-	// Upstreams are those for which limits adapt. These are no sums: each report has what
-	// was seen since the last one.
+	// Upstreams holds the upstreams that adaptive limits follow. They are not sums: each report covers the time since
+	// the report before.
 	Upstreams []Upstream `json:"upstreams,omitempty"`
 }
 
 // KeyDecisions counts the decisions on one key.
 type KeyDecisions struct {
 	Key hottype.Key `json:"key"`
-	// Full is the key if Key is an alias, which stands for one whose metric name would be too long; "" if it is not
-	// known.
+	// Full is the key if Key is an alias, which stands for a key whose metric name would be too long; "" if the key is
+	// unknown.
 	Full    hottype.Key `json:"full,omitempty"`
 	Allowed uint64      `json:"allowed"`
 	Denied  uint64      `json:"denied"`
-	// Cached are those of Allowed that a response cache answered.
+	// Cached is the part of Allowed that a response cache answered.
 	Cached uint64 `json:"served,omitempty"`
 }
 
-// OverrideHits counts the decisions that an override was part of.
+// OverrideHits counts the decisions to which an override applied.
 type OverrideHits struct {
 	ID string `json:"id"`
 	N  uint64 `json:"n"`
-	// WouldDeny are those of N that the override, which is in shadow mode, would have denied.
+	// WouldDeny is the part of N that the override, which is in shadow mode, would have denied.
 	WouldDeny uint64 `json:"would_deny,omitempty"`
 }
 
-// KeySample says who asked for a key lately, and how they wrote it.
+// KeySample describes the clients that requested a key lately, and their spelling of it.
 type KeySample struct {
 	Key hottype.Key `json:"key"`
-	// Sampled is how many requests were looked at. In each list are the most frequent names
-	// of these, with about how many had them.
+	// Sampled is the number of requests in the sample. Each list has the most frequent names in it, with the
+	// approximate number of requests that had each.
 	Sampled uint64 `json:"seen"`
-	// Prefixes are the networks of the clients, /24 or /48, Classes those of the rules.
+	// Prefixes holds the networks of the clients, /24 or /48, Classes their classes.
 	Prefixes []NameCount `json:"prefixes,omitempty"`
 	Classes  []NameCount `json:"classes,omitempty"`
-	// Spellings are what made the key, as it was sent but for what is no printable ASCII.
+	// Spellings holds the texts from which the key was made, as they were sent, except that bytes other than printable
+	// ASCII are escaped.
 	Spellings []NameCount `json:"spellings,omitempty"`
 }
 
-// SampledClient is a client with the class of its requests, and how many of the samples are its.
+// SampledClient is a client with the class of its requests, and the number of samples from it.
 type SampledClient struct {
 	Client string `json:"client"`
 	Class  string `json:"class,omitempty"`
 	N      uint64 `json:"n"`
 }
 
-// DeniedClient is a client whose requests were denied: why, and what it requested.
+// DeniedClient is a client whose requests were denied, with the reasons and the keys that it requested.
 type DeniedClient struct {
 	Client  string      `json:"client"`
 	Network string      `json:"network,omitempty"` // /24 or /48
@@ -107,16 +107,17 @@ type DeniedClient struct {
 	Keys    []NameCount `json:"keys,omitempty"`
 }
 
-// ClientTrace is what one limiter decided for a client, or for the clients of a network, that a person follows.
+// ClientTrace holds the decisions of one limiter for a client, or for the clients of a network, that a person follows.
 type ClientTrace struct {
-	Client string    `json:"client"` // as it was asked for
-	Until  time.Time `json:"until"`  // the end of the trace
+	Client string    `json:"client"` // as it was requested
+	Until  time.Time `json:"until"`  // end of the trace
 	N      uint64    `json:"n"`      // requests
-	// Rows are the keys with most requests, each with its verdict.
+	// Rows holds the keys with the most requests, each with its verdict.
 	Rows []TracedKey `json:"rows,omitempty"`
 }
 
-// TracedKey is how often a client's requests for a key had one verdict. Key is "" for requests that no rule counts.
+// TracedKey is the number of a client's requests for a key that had one verdict. Key is "" for requests that no rule
+// counts.
 type TracedKey struct {
 	Key     hottype.Key    `json:"key"`
 	Allowed bool           `json:"allowed"`
@@ -125,7 +126,7 @@ type TracedKey struct {
 	Last    time.Time      `json:"last"`
 }
 
-// NameCount is a name and how often it was seen.
+// NameCount is a name and the number of times that it was seen.
 type NameCount struct {
 	Name string `json:"name"`
 	N    uint64 `json:"n"`
@@ -139,23 +140,23 @@ type FailingUpstream struct {
 	N     uint64    `json:"n"`
 }
 
-// Upstream is what one limiter saw of one upstream since its last report, about a second.
+// Upstream holds the observations of one limiter about one upstream since its last report, about a second.
 type Upstream struct {
 	Name string `json:"name"`
-	// Seconds is how long that was.
+	// Seconds is the length of that time.
 	Seconds float64 `json:"seconds"`
-	// OK and Errors are the requests that the upstream answered, and those that it failed.
+	// OK and Errors are the numbers of requests that the upstream answered, and that it failed.
 	OK     int64 `json:"ok"`
 	Errors int64 `json:"errors"`
-	// InFlight is how many requests waited for their answer, on average.
+	// InFlight is the average number of requests that waited for their response.
 	InFlight float64 `json:"in_flight"`
-	// Hot and Cold are the requests allowed, by whether an adaptive limit holds for them.
-	// Denied are those that adaptive limits denied.
+	// Hot and Cold are the numbers of requests allowed, with and without an adaptive limit that applies. Denied is the
+	// number that adaptive limits denied.
 	Hot    int64 `json:"hot"`
 	Cold   int64 `json:"cold"`
 	Denied int64 `json:"refused"`
-	// Latency has pairs: a bucket of package adaptive's histogram, and how many requests
-	// were in it. LatencySum is of all of them.
+	// Latency has pairs: a bucket of package adaptive's histogram, and the number of requests in it. LatencySum is the
+	// sum over all requests.
 	Latency    []int64       `json:"latency,omitempty"`
 	LatencySum time.Duration `json:"latency_sum_ns"`
 }

@@ -12,25 +12,24 @@ import (
 // NumReasons is the length of an array with an element for each reason, 0 included.
 const NumReasons = int(hottype.ReasonStore) + 1
 
-// Admissions counts requests allowed by their reason.
+// Admissions counts allowed requests by their reason.
 type Admissions [NumReasons]uint64
 
-// Denials counts requests denied by their reason. In JSON it is an object with a member for each
-// reason that denies.
+// Denials counts denied requests by their reason. In JSON it is an object with a member for each reason that denies.
 type Denials [NumReasons]uint64
 
-// Total is all admissions.
+// Total returns the number of all admissions.
 func (a Admissions) Total() uint64 { return total(a) }
 
-// All lists the reasons that allow with their counts.
+// All iterates over the reasons that allow, with their counts.
 func (a Admissions) All() iter.Seq2[hottype.Reason, uint64] {
 	return counts(a, func(r hottype.ReasonInfo) bool { return r.Allows })
 }
 
-// Total is all denials.
+// Total returns the number of all denials.
 func (d Denials) Total() uint64 { return total(d) }
 
-// OfClient is the denials by limits of clients.
+// OfClient returns the number of denials by limits of clients.
 func (d Denials) OfClient() (sum uint64) {
 	for r, n := range d.All() {
 		if r.Info().OfClient {
@@ -40,12 +39,12 @@ func (d Denials) OfClient() (sum uint64) {
 	return sum
 }
 
-// All lists the reasons that deny with their counts.
+// All iterates over the reasons that deny, with their counts.
 func (d Denials) All() iter.Seq2[hottype.Reason, uint64] {
 	return counts(d, func(r hottype.ReasonInfo) bool { return r.Denies })
 }
 
-// MarshalJSON writes all members, zeros too.
+// MarshalJSON writes all members, including zeros.
 func (d Denials) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	for r, n := range d.All() {
@@ -57,7 +56,7 @@ func (d Denials) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON reads the members that it knows: another version of a limiter may have others.
+// UnmarshalJSON reads the members that it knows, because another version of a limiter may have others.
 func (d *Denials) UnmarshalJSON(text []byte) error {
 	var members map[string]uint64
 	if err := json.Unmarshal(text, &members); err != nil {
