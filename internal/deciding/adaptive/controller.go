@@ -1,12 +1,11 @@
-// Package adaptive finds the limit that an upstream bears. One [Controller] for each upstream looks
-// once a second at what the limiters saw of it, and says how many requests a second and how many at
-// a time the hot keys may send there together.
+// Package adaptive finds the limit that an upstream bears. One [Controller] for each upstream evaluates once a second
+// the limiters' measurements of it, and decides how many requests a second, and how many at a time, the hot keys may
+// send there together.
 //
-// Latency alone says little: below the capacity it hardly changes, above it the queue grows until
-// requests time out. So the controller estimates the capacity by the throughput while the upstream is
-// saturated, steers the requests in flight by Little's law, and publishes both a rate and a cap on
-// requests in flight. Limiters enforce the cap themselves, so they are safe before the controller has
-// seen anything, and while it is away.
+// Latency alone is a poor signal: below the capacity it hardly changes, above it the queue grows until requests time
+// out. So the controller estimates the capacity by the throughput while the upstream is saturated, steers the requests
+// in flight by Little's law, and publishes both a rate and a cap on requests in flight. Limiters enforce the cap
+// themselves, so they are safe before the controller has any measurement, and while it is away.
 //
 // Everything here is pure: time and reports are arguments.
 package adaptive
@@ -20,29 +19,29 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Bounds of the controller's own.
+// Bounds of the controller itself.
 const (
-	minQuantileSamples = 60 // requests of which a quantile says something
-	minSearchSamples   = 10 // and while the capacity is searched
+	minQuantileSamples = 60 // fewest requests with a meaningful quantile
+	minSearchSamples   = 10 // the same while the capacity is searched
 	pooled             = 10 // most seconds that are judged together
 	stale              = 4 * time.Second
 	initialInFlight    = 10   // requests in flight that are borne before anything is known
-	adaptAfterTicks    = 5    // ticks after which a latency is taken for that of the upstream itself
-	searchTicks        = 12   // ticks after the first limited one in which the capacity is searched
-	searchGrowth       = 0.4  // by which the capacity is raised in one of them
-	minGrowth          = 0.02 // by which it is raised first after that, and
-	maxGrowth          = 0.2  // at last
-	maxOwnFailures     = 0.1  // share of failed requests that may be the upstream's own
-	errorCut           = 0.1  // part of the capacity whose loss makes failures by overload fewer
+	adaptAfterTicks    = 5    // ticks after which a latency counts as the upstream's own
+	searchTicks        = 12   // ticks of the search for the capacity, after the first limited one
+	searchGrowth       = 0.4  // relative growth of the capacity in a tick of the search
+	minGrowth          = 0.02 // its first growth after the search
+	maxGrowth          = 0.2  // its greatest growth after the search
+	maxOwnFailures     = 0.1  // greatest share of failed requests that may be the upstream's own
+	errorCut           = 0.1  // part of the capacity whose removal reduces failures by overload
 )
 
-// Controller finds the bound for one upstream. Tick it once a second. It is not for concurrent use.
+// Controller finds the bound for one upstream. Call Tick once a second. It is not for concurrent use.
 type Controller struct {
 	target   rules.UpstreamTarget
 	min, max float64               // of UpstreamLimit.Rate
-	bound    hottype.UpstreamLimit // At is zero before anything was seen
+	bound    hottype.UpstreamLimit // At is zero before the first measurement
 
-	// The reports since the last tick that judged them.
+	// pool has the reports since the last tick that judged them.
 	pool    Measurement
 	seconds float64 // in pool
 
@@ -53,41 +52,42 @@ type Controller struct {
 
 // estimates are derived from all samples of the upstream so far.
 type estimates struct {
-	baseLatency      ewma // latency's quantile while nothing is limited
-	slowBaseLatency  ewma // as quiet, of an upstream that has become slower and still holds its target
+	baseLatency ewma // quantile of latency while nothing is limited
+	// Like baseLatency, for an upstream that has become slower and still holds its target.
+	slowBaseLatency  ewma
 	spread           ewma // mean / quantile
-	allowance        ewma // mean latency at which the quantile is at the set point
-	ownFailures      ewma // share of the requests that fails whatever the load
-	failed           ewma // share of the requests that fails now
+	allowance        ewma // mean latency that matches the set point of the quantile
+	ownFailures      ewma // share of requests that fail at any load
+	failed           ewma // share of requests that fail now
 	capacity         float64
-	lastGoodCapacity float64 // capacity when the rate last left its minimum's neighbourhood
+	lastGoodCapacity float64 // capacity at the last good tick with a rate above the minimum
 	growth           float64
 	uncut            float64 // capacity when requests began to fail
-	uncutFailed      float64 // most of failed until errorCut of it was taken
+	uncutFailed      float64 // the maximum of failed until errorCut of uncut was taken
 }
 
-// recent are the last ticks, the newest first.
+// recent holds values of the last ticks, the newest first.
 type recent struct {
 	bad     history
 	flight  [5]float64
 	allowed [3]float64
 }
 
-// ticks are counts of ticks: in a row, since an event, or that are left of something.
+// ticks counts ticks: in a row, since an event, or left.
 type ticks struct {
-	above         int // in which latency was above its set point, the target held
-	growthHold    int // for which the capacity is not raised
-	cutTicks      int // since uncutFailed began
-	searching     int // that are left of the search after the onset
-	headroomTicks int // since which more could be borne
+	above         int // in a row with latency above its set point but not near the target
+	growthHold    int // left in which the capacity is not raised
+	cutTicks      int // since all of errorCut was taken
+	searching     int // left of the search after the onset
+	headroomTicks int // since the last overload in which more could be borne
 	limited       int // since the first limited one
-	missedTicks   int // in which the target was missed
-	atMinTicks    int // at the minimum
-	goodTicks     int // that were good
+	missedTicks   int // in a row in which the target was missed
+	atMinTicks    int // in a row at the minimum
+	goodTicks     int // in a row that were good
 }
 
-// New builds a controller for an upstream whose hot keys together may have at least least and at
-// most most requests a second. A target without quantile or errors has 0.9 and 0.01.
+// New returns a controller for an upstream whose hot keys together may have between least and most requests a second.
+// The defaults of a target are the quantile 0.9 and the errors 0.01.
 func New(t rules.UpstreamTarget, least, most float64) *Controller {
 	t.Quantile, t.Errors = cmp.Or(t.Quantile, 0.9), cmp.Or(t.Errors, 0.01)
 	c := &Controller{target: t, min: least, max: most, estimates: estimates{growth: minGrowth}}
@@ -95,7 +95,7 @@ func New(t rules.UpstreamTarget, least, most float64) *Controller {
 	return c
 }
 
-// SetRange changes what the hot keys together may have.
+// SetRange changes the range of the hot keys' total rate.
 func (c *Controller) SetRange(least, most float64) {
 	c.min, c.max = least, most
 	c.bound.Rate = clamp(c.bound.Rate, least, most)
@@ -104,11 +104,11 @@ func (c *Controller) SetRange(least, most float64) {
 	}
 }
 
-// Bound is the one in force.
+// Bound returns the bound in force.
 func (c *Controller) Bound() hottype.UpstreamLimit { return c.bound }
 
-// Tick judges what limiters reported since the last tick, at most one report of each second. Without
-// one the bound stays.
+// Tick judges the limiters' reports since the last tick, at most one for each second, and returns the bound. Without a
+// report the bound stays.
 func (c *Controller) Tick(now time.Time, reports []Measurement) hottype.UpstreamLimit {
 	for i := range reports {
 		if now.Sub(reports[i].At) <= stale {
@@ -133,13 +133,13 @@ func (c *Controller) Tick(now time.Time, reports []Measurement) hottype.Upstream
 	return c.bound
 }
 
-// judge moves the bound by one sample.
+// judge adjusts the bound to one sample.
 func (c *Controller) judge(s *sample) {
 	c.flight = [5]float64{s.flight, c.flight[0], c.flight[1], c.flight[2], c.flight[3]}
 	c.allowed = [3]float64{s.hot + s.cold, c.allowed[0], c.allowed[1]}
 	if c.limited == 0 && s.denied == 0 && (!s.over || s.hot == 0) {
-		// Nothing is limited, but the cap is there before the onset: from the maximum down the
-		// rate alone would need ten seconds. Trouble while nothing is hot says nothing of a limit.
+		// Nothing is limited, but the cap is set before the onset, because from the maximum down the rate alone would
+		// need ten seconds. Trouble while no key is hot proves nothing about a limit.
 		b := hottype.UpstreamLimit{
 			Rate: c.max, InFlightCap: max(initialInFlight, s.ok*s.point), TargetMeanSeconds: s.mean, Why: "not limited",
 		}
@@ -160,7 +160,7 @@ func (c *Controller) judge(s *sample) {
 	c.publish(s)
 }
 
-// estimate follows the capacity: the throughput of the upstream while it is saturated.
+// estimate updates the capacity, which is the throughput of the upstream while it is saturated.
 func (c *Controller) estimate(s *sample) {
 	gain := 0.2 / s.width / max(1, s.lag/1.2)
 	c.growthHold--
@@ -171,11 +171,11 @@ func (c *Controller) estimate(s *sample) {
 	}
 	switch {
 	case s.mostlyFailing():
-		c.capacity *= 0.97 // it cannot be seen: drain
+		c.capacity *= 0.97 // the capacity cannot be measured: drain
 		c.bound.Why = "draining: errors and latency far above the target"
 	case s.over && c.searching > 0:
-		// The first limited second began with the onset somewhere in it, so it says little of the
-		// capacity; the first saturated one after it does.
+		// The onset lies somewhere in the first limited second, so that second proves little about the capacity. The
+		// first saturated second after it does.
 		c.bound.Why = s.reason(c)
 		if c.limited > 1 {
 			c.capacity = max(s.ok, c.capacity/(1+searchGrowth))
@@ -186,7 +186,7 @@ func (c *Controller) estimate(s *sample) {
 	case s.over:
 		c.bound.Why = s.reason(c)
 		if s.missed && s.ok < c.capacity {
-			gain = 0.5 / s.width // it is saturated: what it answers is what it can do
+			gain = 0.5 / s.width // it is saturated: its throughput is its capacity
 		}
 		c.capacity += gain * (min(s.ok, 1.1*c.capacity) - c.capacity)
 		c.growth, c.headroomTicks = minGrowth, 0
@@ -196,7 +196,7 @@ func (c *Controller) estimate(s *sample) {
 		if float64(c.missedTicks) > 4*s.width && s.flight > 0.8*c.flight[4] {
 			c.capacity -= 0.2 * (c.capacity - s.cold)
 		}
-	case s.bad: // one bad second is no overload
+	case s.bad: // one bad second is not an overload
 		c.bound.Why = "waiting: " + s.reason(c)
 	default:
 		c.bound.Why = "at the limit"
@@ -212,7 +212,7 @@ func (c *Controller) estimate(s *sample) {
 	}
 }
 
-// grow raises the capacity where more is asked for and could be borne.
+// grow raises the capacity if more is requested and could be borne.
 func (c *Controller) grow(s *sample) {
 	if s.denied == 0 {
 		c.bound.Why = "demand below the limit"
@@ -232,7 +232,7 @@ func (c *Controller) grow(s *sample) {
 	}
 }
 
-// publish sets the bound by the capacity and what is under way.
+// publish sets the bound by the capacity and the requests under way.
 func (c *Controller) publish(s *sample) {
 	damping := max(4, 2.5*s.lag) * s.width
 	excess := 0.0
@@ -256,7 +256,7 @@ func (c *Controller) publish(s *sample) {
 	c.updateUnreachable(s)
 }
 
-// updateUnreachable finds out whether the target can be held at all.
+// updateUnreachable decides whether the target can be held at all.
 func (c *Controller) updateUnreachable(s *sample) {
 	if c.atMinTicks++; c.bound.Rate > c.min {
 		c.atMinTicks = 0

@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// idle is after how many seconds without a request for a hot key a controller begins anew: what it
-// knew of the upstream may not hold any more.
+// idle is the number of seconds without a request for a hot key after which a controller begins again, because its
+// estimates may be outdated.
 const idle = 60
 
 // Controllers has a controller for each upstream that limits follow. It is not for concurrent use.
@@ -22,14 +22,14 @@ type upstreamState struct {
 	*Controller
 	target rules.UpstreamTarget
 	idle   int
-	until  time.Time // its bound is published, if no report comes
+	until  time.Time // until then its bound is published, if no report comes
 	last   hottype.UpstreamLimit
 }
 
 type limiterState struct {
 	report *report.Limiter
-	at     time.Time // when it came
-	fresh  bool      // it came just now
+	at     time.Time // when it was received
+	fresh  bool      // it was received in this tick
 }
 
 // Tick evaluates the last reports of all limiters, about once a second, and returns the bounds of the
@@ -58,7 +58,7 @@ func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.HotKey,
 	return bounds
 }
 
-// receive notes which reports are new. A limiter's clock says only whether it is another one.
+// receive records which reports are new. A limiter's clock only shows whether a report is another one than before.
 func (c *Controllers) receive(now time.Time, reports []report.Limiter) {
 	next := make(map[string]*limiterState, len(reports))
 	for i := range reports {
@@ -74,7 +74,7 @@ func (c *Controllers) receive(now time.Time, reports []report.Limiter) {
 	c.from = next
 }
 
-// judge ticks one controller. The bound has no name where nothing is known.
+// judge ticks one controller. The bound has no name if nothing is known.
 func (c *Controllers) judge(now time.Time, name string, one *upstreamState) (b hottype.UpstreamLimit) {
 	sum, limiters, fresh := Measurement{}, 0, false
 	age := 0.0
@@ -91,7 +91,7 @@ func (c *Controllers) judge(now time.Time, name string, one *upstreamState) (b h
 		}
 	}
 	if fresh {
-		// What a report says is of the second before it was written.
+		// A report is about the second before it was written.
 		sum.At = now.Add(-time.Duration((age/float64(limiters) + 0.5) * float64(time.Second)))
 		if one.idle++; sum.Hot+sum.Denied > 0 {
 			one.idle = 0
@@ -112,10 +112,10 @@ func (c *Controllers) judge(now time.Time, name string, one *upstreamState) (b h
 	return bound
 }
 
-// most requests a second that one limiter can have seen; what says more is no report.
+// maxReportedRate is the most requests a second that one limiter can have measured. A report with more is invalid.
 const maxReportedRate = 1e8
 
-// add adds what one limiter saw, in requests a second, and says whether it made sense.
+// add adds one limiter's measurement, in requests a second, and reports whether it is valid.
 func (r *Measurement) add(u *report.Upstream) bool {
 	if !(u.Seconds >= 0.1 && u.Seconds <= 60) || !(u.InFlight >= 0 && u.InFlight <= maxReportedRate) {
 		return false
@@ -134,8 +134,8 @@ func (r *Measurement) add(u *report.Upstream) bool {
 	return true
 }
 
-// rateRange is what the hot keys that follow an upstream may have together. Before any is hot it is what one
-// may have.
+// rateRange returns the range of the total rate of the hot keys that follow an upstream. Before any key is hot, it is
+// the range of a single key.
 func rateRange(set *rules.Set, hot []hottype.HotKey, upstream string) (least, most float64) {
 	for i := range hot {
 		r := set.RuleFor(hot[i].Key.Resource())

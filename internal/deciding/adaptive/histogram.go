@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// subBits is the number of bits behind the leading one that a bucket keeps: a bucket is at most
-	// a sixteenth of its values wide.
+	// subBits is the number of bits after the leading one that a bucket keeps, so that a bucket's width is at most a
+	// sixteenth of its values.
 	subBits = 4
 	// maxBits bounds the durations: 2^27 µs, two minutes.
 	maxBits = 27
@@ -33,7 +33,7 @@ func (h *Histogram) addN(d time.Duration, n int64) {
 	h.sum += d * time.Duration(n)
 }
 
-// Merge adds what another one has counted.
+// Merge adds the durations of another histogram.
 func (h *Histogram) Merge(from *Histogram) {
 	for i, n := range from.counts {
 		h.counts[i] += n
@@ -42,10 +42,10 @@ func (h *Histogram) Merge(from *Histogram) {
 	h.sum += from.sum
 }
 
-// Count is how many durations were counted.
+// Count returns the number of counted durations.
 func (h *Histogram) Count() uint64 { return h.n }
 
-// Mean is exact; 0 where nothing was counted.
+// Mean returns the exact mean, or 0 if nothing was counted.
 func (h *Histogram) Mean() time.Duration {
 	if h.n == 0 {
 		return 0
@@ -53,8 +53,8 @@ func (h *Histogram) Mean() time.Duration {
 	return h.sum / time.Duration(h.n)
 }
 
-// Quantile is the middle of the bucket in which the q-th part of all durations ends, 0 < q <= 1; 0
-// where nothing was counted.
+// Quantile returns the middle of the bucket in which the q-th part of all durations ends, 0 < q <= 1, or 0 if nothing
+// was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	want, seen := q*float64(h.n), uint64(0)
 	for i, n := range h.counts {
@@ -80,8 +80,7 @@ func middle(i int) time.Duration {
 	return time.Duration(low+uint64(1)<<shift/2) * time.Microsecond
 }
 
-// Pairs has a bucket and how many durations are in it, one after the other, of all buckets that have
-// any.
+// Pairs returns the index and the count of each bucket that is not empty, one after the other.
 func (h *Histogram) Pairs() []int64 {
 	var pairs []int64
 	for i, n := range h.counts {
@@ -92,8 +91,7 @@ func (h *Histogram) Pairs() []int64 {
 	return pairs
 }
 
-// MergePairs adds what Pairs of another histogram said, and the sum of its durations. What makes no
-// sense is left out.
+// MergePairs adds the result of another histogram's Pairs, and the sum of its durations. It ignores invalid pairs.
 func (h *Histogram) MergePairs(pairs []int64, sum time.Duration) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		bucket, n := pairs[i], pairs[i+1]

@@ -7,21 +7,21 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// recorder adds up what one process sees of one upstream until its next report.
+// recorder adds up the measurements of one process for one upstream until its next report.
 type recorder struct {
 	mu           sync.Mutex
 	latency      Histogram
 	seen         report.Upstream
 	since        time.Time
-	open         int64         // requests that wait for their answer
-	area         float64       // of open over the seconds since then
-	areaAt       time.Time     // up to which it is added up
-	mean         time.Duration // latency in the last report that had any
+	open         int64         // requests that wait for their response
+	area         float64       // integral of open since then, in seconds
+	areaAt       time.Time     // up to when area is computed
+	mean         time.Duration // latency in the last report with any
 	reportedArea float64       // part of area of requests that are reported only at their end
-	reportedCold ewma          // of these, cold requests in flight
+	reportedCold ewma          // cold requests in flight among them
 }
 
-// advance adds up the requests in flight to now. It needs mu.
+// advance adds the requests in flight up to now. It needs mu.
 func (r *recorder) advance(now time.Time) {
 	if r.areaAt.IsZero() {
 		r.since, r.areaAt = now, now
@@ -32,7 +32,7 @@ func (r *recorder) advance(now time.Time) {
 	}
 }
 
-// Begin notes that a request waits for its answer. End has to follow.
+// Begin records that a request waits for its response. End has to follow.
 func (r *recorder) Begin(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *recorder) Begin(now time.Time) {
 	r.open++
 }
 
-// End records the outcome of one that waited for took.
+// End records the outcome of a request that waited for took.
 func (r *recorder) End(now time.Time, took time.Duration, o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,8 +49,8 @@ func (r *recorder) End(now time.Time, took time.Duration, o Outcome) {
 	r.count(took, o, 1)
 }
 
-// RecordOutcomes records the outcome of n requests that are reported only at their end: their duration gives
-// how many of them were in flight (Little's law).
+// RecordOutcomes records the outcome of n requests that are reported only at their end. The number of them in flight
+// follows from their duration (Little's law).
 func (r *recorder) RecordOutcomes(now time.Time, took time.Duration, o Outcome, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *recorder) RecordOutcomes(now time.Time, took time.Duration, o Outcome, 
 	r.count(took, o, n)
 }
 
-// count needs mu.
+// count counts an outcome. It needs mu.
 func (r *recorder) count(took time.Duration, o Outcome, n int64) {
 	switch o {
 	case Answered:
@@ -68,20 +68,20 @@ func (r *recorder) count(took time.Duration, o Outcome, n int64) {
 	case Failed:
 		r.seen.Errors += n
 	}
-	// A quick failure gives no latency of answers, nor does a client that leaves soon.
+	// A quick failure shows no latency of responses, nor does a client that leaves soon.
 	if o == Answered || took > r.mean {
 		r.latency.addN(took, n)
 	}
 }
 
-// Waiting is how many requests wait here for their response, those of cold keys included.
+// Waiting returns the number of requests, of hot and cold keys, that wait here for their response.
 func (r *recorder) Waiting() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.open
 }
 
-// reportedColdInFlight is how many cold requests, of those reported only at their end, are in flight on average.
+// reportedColdInFlight returns the mean number in flight of the cold requests that are reported only at their end.
 func (r *recorder) reportedColdInFlight() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,14 +99,14 @@ func (r *recorder) Admit(hot bool) {
 	}
 }
 
-// Deny counts one that an adaptive limit denied.
+// Deny counts a request that an adaptive limit denied.
 func (r *recorder) Deny() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen.Denied++
 }
 
-// take returns the report, and begins the next one.
+// take returns the report and begins the next one.
 func (r *recorder) take(now time.Time) report.Upstream {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// Measurement is what all limiters saw of one upstream in one second.
+// Measurement holds the measurements of all limiters for one upstream in one second.
 type Measurement struct {
 	// At is the end of the second.
 	At time.Time
-	// Latency has every request that ended, those that timed out with the time that was waited.
-	// Quick rejections by the upstream are only in Errors.
+	// Latency has every request that ended. A request that timed out counts with the time that it waited. Quick
+	// rejections by the upstream are only in Errors.
 	Latency Histogram
-	// OK and Errors are requests that ended: answered in time, and failed or timed out.
+	// OK and Errors count the requests that ended: OK those answered in time, Errors the failed and timed-out ones.
 	OK, Errors int64
 	// InFlight is the mean number of requests under way.
 	InFlight float64
-	// Hot and Cold are the requests allowed, Denied those for hot keys that the adaptive limit
-	// denied.
+	// Hot and Cold count the allowed requests, Denied the requests for hot keys that the adaptive limit denied.
 	Hot, Cold, Denied int64
 }
 
@@ -30,17 +29,17 @@ func (r *Measurement) merge(from *Measurement, seconds float64) {
 	r.At = from.At
 }
 
-// sample is what one tick is judged by: a report in rates, and what follows from it.
+// sample is the basis of one tick's judgement: a report in rates, and the values derived from it.
 type sample struct {
 	n                 uint64
 	width             float64 // half the seconds that it covers, at least 1
-	lag               float64 // seconds from the middle of what was seen to its effect
+	lag               float64 // seconds from the middle of the measured time to its effect
 	ok, flight        float64
-	failed, errors    float64 // shares: of all that failed, and of those beyond the upstream's own
+	failed, errors    float64 // shares: of all failed, and of failures beyond the upstream's own
 	hot, cold, denied float64
 	mean, quantile    float64 // of latency, seconds
-	target, point     float64 // latency: what is to be held, what is steered to
-	allowance, wanted float64 // mean latency, and requests in flight, that are steered to
+	target, point     float64 // latency: to be held, and set point
+	allowance, wanted float64 // set points of mean latency and of requests in flight
 	bad, over, missed bool
 }
 
@@ -80,8 +79,8 @@ func (c *Controller) sample(now time.Time) sample {
 	return s
 }
 
-// learnSlower lifts the set point where lower rates have brought the latency no nearer to it for long: the
-// upstream takes longer for each request than it did while it was quiet. It never goes near the target.
+// learnSlower raises the set point if lower rates have not brought the latency nearer to it for long, because then the
+// upstream takes longer for each request than while it was quiet. The set point never comes near the target.
 func (c *Controller) learnSlower(s *sample) {
 	if c.above++; s.quantile <= 1.1*s.point || s.quantile > 0.85*s.target {
 		c.above = 0
@@ -95,8 +94,8 @@ func (c *Controller) learnSlower(s *sample) {
 	}
 }
 
-// lowerByErrors lowers the capacity while requests fail. Failures that are hardly fewer some seconds after errorCut of
-// the capacity was taken are the upstream's own: they lower nothing any more.
+// lowerByErrors lowers the capacity while requests fail. If the failures have hardly decreased some seconds after
+// errorCut of the capacity was taken, they are the upstream's own, and no longer lower it.
 func (c *Controller) lowerByErrors(s *sample) {
 	if c.growthHold <= 0 {
 		c.uncut, c.uncutFailed, c.cutTicks = c.capacity, 0, 0
@@ -119,7 +118,7 @@ func (c *Controller) lowerByErrors(s *sample) {
 	}
 }
 
-// mostlyFailing reports whether so much fails that the throughput says nothing of the capacity.
+// mostlyFailing reports whether so many requests fail that the throughput does not show the capacity.
 func (s *sample) mostlyFailing() bool { return s.errors > 0.3 && s.quantile > 2*s.target }
 
 func (s *sample) reason(c *Controller) string {
@@ -132,7 +131,7 @@ func (s *sample) reason(c *Controller) string {
 	return "more requests in flight than its latency allows"
 }
 
-// ewma is an exponentially weighted one that begins with its first value.
+// ewma is an exponentially weighted moving average that begins with its first value.
 type ewma struct {
 	value float64
 	begun bool
@@ -145,10 +144,10 @@ func (a *ewma) add(v, weight float64) {
 	a.value += weight * (v - a.value)
 }
 
-// history is the last five ticks.
+// history holds one bool for each of the last five ticks.
 type history [5]bool
 
-// add shifts one in and says how many are set.
+// add adds the newest tick and returns how many are true.
 func (h *history) add(v bool) (set int) {
 	*h = history{v, h[0], h[1], h[2], h[3]}
 	for _, one := range h {

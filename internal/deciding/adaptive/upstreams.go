@@ -15,23 +15,23 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Outcome is what became of a request that an upstream was sent.
+// Outcome is the outcome of a request that was sent to an upstream.
 type Outcome uint8
 
 // The outcomes of a request.
 const (
 	Answered Outcome = iota
-	Failed           // the upstream did not answer, or by a 5xx
-	Canceled         // the client did not wait for the answer
+	Failed           // the upstream did not respond, or with a 5xx
+	Canceled         // the client did not wait for the response
 )
 
-// LimitTTL is for how long a bound holds that is not renewed. Then the configured limits do.
+// LimitTTL is how long a bound is valid unless it is renewed. After that the configured limits hold.
 const LimitTTL = time.Minute
 
-// Upstreams is what one limiter keeps of the upstreams that its limits follow: what it sees of each,
-// and the bound in force. Any number of goroutines may use it.
+// Upstreams holds one limiter's state of the upstreams that its limits follow: its measurements, and the bound in
+// force. Any number of goroutines may use it.
 type Upstreams struct {
-	mu sync.Mutex // held while the list is made
+	mu sync.Mutex // held while the map is replaced
 	of atomic.Pointer[map[string]*Upstream]
 }
 
@@ -39,25 +39,25 @@ type Upstream struct {
 	Name string
 
 	recorder
-	bound atomic.Pointer[LocalLimit] // nil: none yet
+	bound atomic.Pointer[LocalLimit] // nil before the first
 
-	lock          sync.Mutex // guards below
+	lock          sync.Mutex // guards the fields below
 	demand        ewma       // for hot keys here, requests a second
 	cold          ewma       // allowed for cold keys here, requests a second
 	probeTokens   float64    // requests that may go past the cap
 	probeTokensAt time.Time  // up to when they were counted
 }
 
-// LocalLimit is a bound as one limiter applies it.
+// LocalLimit is a bound in the form in which one limiter applies it.
 type LocalLimit struct {
 	hottype.UpstreamLimit
-	// Slots is how many requests may be in flight from this limiter, cold ones among them, when a hot one
-	// is let in: its part of the cap, and what its cold requests should need.
+	// Slots is the number of requests, including cold ones, below which this limiter lets a hot request in: its share
+	// of the cap, and the likely need of its cold requests.
 	Slots int64
 	until time.Time
 }
 
-// Configure keeps the upstreams that adaptive limits follow, with what is known of them.
+// Configure sets the upstreams that the adaptive limits of set follow, and keeps the state of known ones.
 func (u *Upstreams) Configure(set *rules.Set) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -70,7 +70,7 @@ func (u *Upstreams) Configure(set *rules.Set) {
 	u.of.Store(&next)
 }
 
-// Get is the upstream of a name, nil where no limit follows it.
+// Get returns the upstream with a name, or nil if no limit follows it.
 func (u *Upstreams) Get(name string) *Upstream {
 	if all := u.of.Load(); all != nil {
 		return (*all)[name]
@@ -78,7 +78,7 @@ func (u *Upstreams) Get(name string) *Upstream {
 	return nil
 }
 
-// all are the upstreams by name.
+// all returns the upstreams, sorted by name.
 func (u *Upstreams) all() []*Upstream {
 	all := u.of.Load()
 	if all == nil {
@@ -87,7 +87,7 @@ func (u *Upstreams) all() []*Upstream {
 	return slices.SortedFunc(maps.Values(*all), func(a, b *Upstream) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Reports gives what was seen of each since the last call. One goroutine calls it, about once a second.
+// Reports returns the measurements of each upstream since the last call. One goroutine calls it, about once a second.
 func (u *Upstreams) Reports(now time.Time) []report.Upstream {
 	var list []report.Upstream
 	for _, one := range u.all() {
@@ -104,7 +104,7 @@ func (u *Upstreams) Reports(now time.Time) []report.Upstream {
 	return list
 }
 
-// SetBounds takes what a controller says. What it does not name stays until it is over.
+// SetBounds applies the bounds of a controller. A bound that the list lacks holds until it expires.
 func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamLimit) {
 	for i := range list {
 		b := &list[i]
@@ -112,7 +112,7 @@ func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamLimit) {
 		if one == nil || !isValid(b) {
 			continue
 		}
-		unseen := one.reportedColdInFlight() // is not among those that wait
+		unseen := one.reportedColdInFlight() // they are not among the waiting requests
 		one.lock.Lock()
 		part := 1 / float64(max(b.Limiters, 1))
 		if b.Demand > 0 && one.demand.value > 0 {
@@ -126,7 +126,7 @@ func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamLimit) {
 	}
 }
 
-// isValid rejects numbers that no controller says.
+// isValid reports whether a controller can have set these numbers.
 func isValid(b *hottype.UpstreamLimit) bool {
 	for _, f := range []float64{b.Rate, b.InFlightCap, b.TargetMeanSeconds, b.Demand, b.MinSum, b.MaxSum} {
 		if !(f >= 0 && f <= math.MaxInt32) {
@@ -136,7 +136,7 @@ func isValid(b *hottype.UpstreamLimit) bool {
 	return true
 }
 
-// Bounds are those in force.
+// Bounds returns the bounds in force.
 func (u *Upstreams) Bounds(now time.Time) []hottype.UpstreamLimit {
 	var list []hottype.UpstreamLimit
 	for _, one := range u.all() {
@@ -147,7 +147,7 @@ func (u *Upstreams) Bounds(now time.Time) []hottype.UpstreamLimit {
 	return list
 }
 
-// Bound is the one in force, nil for none: the configured limits hold.
+// Bound returns the bound in force, or nil if there is none and the configured limits hold.
 func (u *Upstream) Bound(now time.Time) *LocalLimit {
 	if b := u.bound.Load(); b != nil && now.Before(b.until) {
 		return b
@@ -155,8 +155,8 @@ func (u *Upstream) Bound(now time.Time) *LocalLimit {
 	return nil
 }
 
-// Rate is the part of one key, in requests a second: by its maximum beside those of all hot keys, and
-// within its own bounds.
+// Rate returns the share of one key, in requests a second: in proportion to its maximum among all hot keys, and within
+// its own bounds.
 func (b *LocalLimit) Rate(a *rules.Adaptive) float64 {
 	if b.MaxSum <= 0 {
 		return a.Max
@@ -164,7 +164,7 @@ func (b *LocalLimit) Rate(a *rules.Adaptive) float64 {
 	return clamp(b.UpstreamLimit.Rate*a.Max/b.MaxSum, a.Min, a.Max)
 }
 
-// Spec is a configured limit with the rate that one key may have now.
+// Spec returns a configured limit with the current rate of one key.
 func (b *LocalLimit) Spec(s limit.Spec, a *rules.Adaptive) limit.Spec {
 	const window = 10 * time.Second // so that rates down to 0.1 are whole numbers
 	rate := b.Rate(a)
@@ -176,8 +176,8 @@ func (b *LocalLimit) Spec(s limit.Spec, a *rules.Adaptive) limit.Spec {
 	return s
 }
 
-// AllowProbe takes a request out of the least rate, which goes past the cap on requests in flight: a cap
-// that is too low by mistake would never see that it is.
+// AllowProbe reports whether a request may go past the cap on requests in flight, and if so charges it to the minimum
+// rate. Without such requests a cap that is too low by mistake would never be noticed.
 func (u *Upstream) AllowProbe(now time.Time) bool {
 	b := u.Bound(now)
 	if b == nil {
