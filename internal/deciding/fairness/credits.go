@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	sets = 128 // of clients; half as many of networks
+	sets = 128 // sets of clients; there are half as many of networks
 	ways = 8
 	// returned is the bit of a credit whose client has come back.
 	returned = 2
-	// scale is how many units of virtual time a token has.
+	// scale is the number of units of virtual time in a token.
 	scale = 512
-	// maxCredit in tokens, saved or owed, is well below the range of a credit.
+	// maxCredit, in saved or owed tokens, is well below the range of a credit.
 	maxCredit = 1 << 20
-	// sweepAfter units of virtual time, whole credits are dated anew, or they would
-	// seem owed when the range is used up.
+	// sweepAfter is the interval, in units of virtual time, after which full credits are dated again. Without that they
+	// would seem owed when the range is used up.
 	sweepAfter = 1 << 29
 )
 
-// credit is of one client or network: the virtual time up to which it has paid, modulo
-// 2^32. The zero value is free.
+// credit is the state of one client or network: the virtual time up to which it has paid, modulo 2^32. The zero value
+// is free.
 type credit struct{ who, paid uint32 }
 
-// credits are those of one key. They are not safe for concurrent use.
+// credits holds the credits of one key. It is not safe for concurrent use.
 type credits struct {
 	now   float64 // virtual time, in units
 	swept float64
-	first float64 // tokens that a free credit has
-	// Networks have places of their own: where they are many, they evict no client.
+	first float64 // tokens of a free credit
+	// Networks have sets of their own, so that many of them evict no client.
 	clients  [sets][ways]credit
 	networks [sets / 2][ways]credit
 }
@@ -41,11 +41,11 @@ func (c *credits) clear() {
 	c.swept = c.now
 }
 
-// advance lets virtual time pass by some tokens.
+// advance advances virtual time by some tokens.
 func (c *credits) advance(tokens, most float64) {
 	units := tokens * scale
 	if c.now += units; units >= sweepAfter {
-		c.clear() // everybody has earned all that can be saved, or owed
+		c.clear() // every client has earned all that it can save, or owes
 	}
 	if c.now-c.swept < sweepAfter {
 		return
@@ -65,15 +65,15 @@ func (c *credits) sweep(of [][ways]credit, most float64) {
 	}
 }
 
-// clock is virtual time as credits have it.
+// clock returns virtual time in the form of credits.
 func (c *credits) clock() uint32 { return uint32(uint64(c.now)) }
 
-// paid is up to when a credit has paid that has some tokens left.
+// paid returns the time up to which a credit with left tokens has paid.
 func (c *credits) paid(left float64) uint32 { return c.clock() - uint32(int32(left*scale)) }
 
-// find is the credit of a hash and true, or the one of its set that a newcomer takes over: a
-// free one, else the oldest whose client has not come back, else the largest. It takes
-// longest for a newcomer: eight looks.
+// find returns the credit of a hash and true, or false and the credit of its set that a newcomer takes over: a free
+// one, otherwise the largest of at least one token whose client has not come back, otherwise the largest. It takes
+// longest for a newcomer, whose whole set of eight credits is read.
 func (c *credits) find(of [][ways]credit, hash uint64) (*credit, bool) {
 	set, who, now := &of[hash%uint64(len(of))], fingerprint(hash), c.clock()
 	best, most := 0, int64(math.MinInt64)
@@ -97,7 +97,7 @@ func (c *credits) find(of [][ways]credit, hash uint64) (*credit, bool) {
 
 func fingerprint(hash uint64) uint32 { return uint32(hash>>32)&^returned | 1 }
 
-// left is what a credit has, in tokens.
+// left returns the tokens of a credit.
 func (c *credits) left(e *credit, most float64) float64 {
 	if e.who == 0 {
 		return min(most, c.first)
@@ -105,7 +105,7 @@ func (c *credits) left(e *credit, most float64) float64 {
 	return min(most, float64(int32(c.clock()-e.paid))/scale)
 }
 
-// charge takes a cost from a credit, which is the one of this hash from now on.
+// charge takes a cost from a credit, which belongs to this hash from now on.
 func (c *credits) charge(e *credit, hash uint64, cost, most float64) {
 	left := max(c.left(e, most)-cost, -maxCredit)
 	who := fingerprint(hash)
@@ -115,18 +115,19 @@ func (c *credits) charge(e *credit, hash uint64, cost, most float64) {
 	e.who, e.paid = who, c.paid(left)
 }
 
-// refundCredit undoes charge, if the credit is still there.
+// refundCredit undoes charge, if the credit still exists.
 func (c *credits) refundCredit(of [][ways]credit, hash uint64, cost float64) {
 	if e, known := c.find(of, hash); known {
 		e.paid -= uint32(int32(min(cost, maxCredit) * scale))
 	}
 }
 
-// hashes are those of a client, its network (/24, /48) and that one's parent (/16, /32); a
-// client without an address has no networks.
+// hashes holds the hashes of a client, its network (/24, /48) and the network's parent (/16, /32). A client without an
+// address has no networks.
 type hashes struct{ client, network, parent uint64 }
 
-// hashesOf are by a seed of one process and key: who could guess where others are kept could crowd them out.
+// hashesOf returns the hashes of a client under the seed of one process and key. A client that could guess the places
+// of others could crowd them out.
 func hashesOf(seed maphash.Seed, who hottype.Client) hashes {
 	if !who.Addr.IsValid() {
 		return hashes{client: maphash.String(seed, who.Name)}

@@ -1,35 +1,32 @@
 // Package fairness divides one limit among its clients.
 //
-// A bucket alone serves the clients with the most requests. With fairness, light clients get what they
-// request, and heavy ones share the rest evenly. Requests do not queue and limiters exchange no
-// messages: the level of the bucket determines what one client may have.
+// A bucket alone serves the clients with the most requests. With fairness, light clients get what they request, and
+// heavy ones share the rest evenly. Requests do not queue and limiters exchange no messages: the level of the bucket
+// determines the rate of one client.
 //
 //	level of the bucket ──> price ──> fair rate of one client ──> credit of each client
 //
-// A low bucket means that clients get more than flows back, so the fair rate falls; a
-// full one means that they leave some over, so it rises. At the level where as much is
-// taken as flows back, the fair rate is the max-min share. All limiters see the same
-// level, so they arrive at the same rate.
+// A low bucket means that clients take more than flows back, so the fair rate falls. A full bucket means that they
+// leave some over, so it rises. At the level where clients take as much as flows back, the fair rate is the max-min
+// share. All limiters see the same level, so they arrive at the same rate.
 //
-// A client has a credit that grows by the fair rate up to a few tokens, and pays each
-// request from it. Credits are kept as in virtual scheduling: one virtual time for all,
-// which runs at the fair rate, and for each client the time up to which it has paid. A
-// network of addresses (/24, /48) has a credit too and pays an eighth, and so has its
-// parent (/16, /32), which pays a quarter of that: one that rotates its addresses counts
-// as eight clients at most, one that rotates its networks as 32.
+// A client has a credit that grows by the fair rate up to a few tokens, and pays each request from it. Credits are kept
+// as in virtual scheduling: one virtual time for all, which runs at the fair rate, and for each client the time up to
+// which it has paid. A network of addresses (/24, /48) has a credit too and pays an eighth, and so has its parent (/16,
+// /32), which pays a quarter of that. A client that rotates its addresses thus counts as eight clients at most, and one
+// that rotates its networks as 32.
 //
-// A client that has no credit yet is a newcomer. Newcomers together count as 32 clients
-// too, or as a quarter of the limit, so that a flood of addresses from anywhere takes
-// nothing more from those that return. Only the first two seconds take every client as
-// known, because then nobody is.
+// A client that has no credit yet is a newcomer. Newcomers together count as 32 clients too, or as a quarter of the
+// limit, so that a flood of addresses from anywhere takes nothing more from returning clients. Only in the first two
+// seconds every client counts as known, because no client can have returned by then.
 //
-// A key's memory is bounded: 1024 clients and 512 networks in 12 KiB, made when the limit
-// first denies. A newcomer takes over the credit of one that has not come back.
+// A key's memory is bounded: 1024 clients and 512 networks in 12 KiB, allocated when the limit first denies. A newcomer
+// takes over the credit of a client that has not come back.
 //
-// Before the first denial, and again when the bucket has been nearly full for a while,
-// no client is limited, and a request costs a load of one flag.
+// Before the first denial, and again when the bucket has been nearly full for a while, no client is limited, and a
+// request costs a load of one flag.
 //
-// Not every algorithm has a level: only those that refill evenly do.
+// Only algorithms that refill evenly have a level, and can be divided.
 package fairness
 
 import (
@@ -47,17 +44,17 @@ import (
 const (
 	// maxStep bounds the time that one step may advance, against steps of the clock.
 	maxStep = time.Second
-	// networkWeight and parentWeight are how many clients a network and its parent, or all
-	// newcomers, count as.
+	// networkWeight and parentWeight are the numbers of clients as which a network and its parent, or all newcomers,
+	// count.
 	networkWeight, parentWeight = 8, 32
-	// newcomersPart of the limit is for newcomers, however many clients are known.
+	// newcomersPart is the part of the limit that is for newcomers, however many clients are known.
 	newcomersPart = 0.25
-	// Tokens of credit: of a client when fairness begins, of a newcomer later, and what
-	// each may save at least. Who asks at random for as much as the fair rate saves now
-	// and lacks then, and what it cannot save goes to the greedy.
+	// Tokens of credit: firstCredit of a client when fairness begins, newcomerCredit of a newcomer later, and
+	// savedCredit that each may save at least. A client that makes requests at random times at the fair rate has tokens
+	// over at one time and lacks them at another, and the tokens that it cannot save go to greedy clients.
 	firstCredit, newcomerCredit, savedCredit = 6, 2, 20
-	// minCalm and maxCalm bound how long no request must be denied before fairness
-	// ends; between them it is the time to fill the bucket.
+	// minCalm and maxCalm bound the time without denials after which fairness ends. Between them it is the time to fill
+	// the bucket.
 	minCalm = 250 * time.Millisecond
 	maxCalm = 2 * time.Second
 )
@@ -73,33 +70,33 @@ type Divider struct {
 
 	mu      sync.Mutex
 	credits *credits  // nil before the first denial
-	fair    float64   // tokens a second that one client may have
+	fair    float64   // tokens a second of one client
 	most    float64   // tokens that a client may save
-	first   float64   // tokens that a client begins with
-	began   time.Time // fairness
-	at      time.Time // fair is of this time
+	first   float64   // tokens with which a client begins
+	began   time.Time // when fairness began
+	at      time.Time // the time of fair
 	denied  time.Time // the last denial
 
 	level     float64   // of the bucket at levelAt, in tokens
-	levelAt   time.Time // since then inflow has come here
-	inflow    float64   // tokens a second that this process takes to be its own
-	newcomers float64   // tokens that newcomers together have
+	levelAt   time.Time // the time after which inflow counts
+	inflow    float64   // this process's estimated part of rate, in tokens a second
+	newcomers float64   // tokens of all newcomers together
 }
 
 // Result is the result of Charge.
 type Result struct {
-	// Allowed is whether fairness allows the request. Its limit may still deny it.
+	// Allowed is true if fairness allows the request. Its limit may still deny it.
 	Allowed bool
 	Payment
-	// RetryAfter is when the client's credit suffices at today's fair rate, ResetAfter
-	// when it is whole.
+	// RetryAfter is the time until the client's credit suffices at the present fair rate, ResetAfter the time until it
+	// is full.
 	RetryAfter, ResetAfter time.Duration
 }
 
-// Payment is what Refund undoes. Within Result it is a struct, because a result with a field
-// more would not be kept in registers.
+// Payment is the part of a Result that Refund undoes. It is a struct within Result because a result with one more field
+// would not be kept in registers.
 type Payment struct {
-	// Charged is whether the client has paid.
+	// Charged is true if the client has paid.
 	Charged  bool
 	newcomer bool
 }
@@ -109,7 +106,7 @@ func Divisible(s limit.Spec) bool {
 	return limitcore.Spec(s).Refills() && s.Capacity() > 0 && s.Block == 0
 }
 
-// NewDivider divides a limit for which Divisible is true.
+// NewDivider returns a divider of a limit for which Divisible is true.
 func NewDivider(s limit.Spec) *Divider {
 	k := &Divider{rate: float64(s.Limit) / s.Window.Seconds(), burst: float64(s.Capacity()), seed: maphash.MakeSeed()}
 	fill := k.burst / k.rate
@@ -118,9 +115,8 @@ func NewDivider(s limit.Spec) *Divider {
 	return k
 }
 
-// Charge charges a cost of 1 or more to a client's credit, if that is enough. If the limit
-// denies the request, RecordDenied has to follow; if another limit does, Refund. Else
-// RecordAllowed should.
+// Charge charges a cost of 1 or more to a client's credit, if the credit is enough. If the limit denies the request,
+// RecordDenied has to follow; if another limit does, Refund. Otherwise RecordAllowed should follow.
 func (k *Divider) Charge(now time.Time, who hottype.Client, cost int64) Result {
 	if !k.active.Load() {
 		return Result{Allowed: true}
@@ -128,7 +124,7 @@ func (k *Divider) Charge(now time.Time, who hottype.Client, cost int64) Result {
 	return k.charge(now, who, cost)
 }
 
-// charge is Charge while clients are limited.
+// charge is like Charge, while clients are limited.
 func (k *Divider) charge(now time.Time, who hottype.Client, cost int64) Result {
 	h := hashesOf(k.seed, who)
 	k.mu.Lock()
@@ -137,7 +133,7 @@ func (k *Divider) charge(now time.Time, who hottype.Client, cost int64) Result {
 		return Result{Allowed: true}
 	}
 	p := k.payers(h, now)
-	// What costs more than a client begins with needs that, and leaves a debt.
+	// A request that costs more than a client's first credit needs only that credit, and leaves a debt.
 	need := min(float64(cost), k.first)
 	if short := k.short(&p, need); short > 0 {
 		k.denied = now
@@ -170,22 +166,21 @@ func (k *Divider) RecordDenied(now time.Time, l Level, who hottype.Client, cost 
 	}
 }
 
-// Refund undoes what Charge charged, by its result, to a request that did not pass.
+// Refund undoes the charge of a request that did not pass, by the result of Charge.
 func (k *Divider) Refund(who hottype.Client, cost int64, a Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refundCredit(who, cost, a)
 }
 
-// Reset deletes what clients have used. The next denial begins anew.
+// Reset forgets the credits of clients. Fairness begins again at the next denial.
 func (k *Divider) Reset() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.active.Store(false)
 }
 
-// begin limits clients to fair rates from now on. Every client starts with the same credit.
-// It is called with mu held.
+// begin limits clients to fair rates from now on. Every client starts with the same credit. It is called with mu held.
 func (k *Divider) begin(now time.Time) {
 	if k.credits == nil {
 		k.credits = new(credits)
@@ -196,8 +191,8 @@ func (k *Divider) begin(now time.Time) {
 	k.active.Store(true)
 }
 
-// advance lets virtual time pass, and ends fairness after a while without denials
-// if the bucket is nearly full. It is called with mu held.
+// advance advances virtual time, and ends fairness after a while without denials if the bucket is nearly full. It is
+// called with mu held.
 func (k *Divider) advance(now time.Time) {
 	step := now.Sub(k.at)
 	if step < -maxStep { // the clock was set back: begin from here
@@ -218,8 +213,7 @@ func (k *Divider) advance(now time.Time) {
 	k.credits.advance(k.fair*dt, k.most)
 }
 
-// rates works out the fair rate, and what a client may save, at a level of 0 to 1. It is
-// called with mu held.
+// rates computes the fair rate, and the tokens that a client may save, at a level of 0 to 1. It is called with mu held.
 func (k *Divider) rates(level float64) {
 	k.fair = k.rate * fairRatio(level)
 	half, share := min(k.burst/2, maxCredit), k.fair*k.burst/(2*k.rate)
@@ -228,9 +222,8 @@ func (k *Divider) rates(level float64) {
 	k.credits.first = k.first
 }
 
-// fairRatio is the fair rate as a part of the bucket's rate. It is steep, so that the level
-// hardly depends on how many clients there are: one client alone is held to the whole
-// rate at nine tenths of the bucket, a thousand are at a tenth.
+// fairRatio returns the fair rate as a part of the bucket's rate. It is steep, so that the level hardly depends on the
+// number of clients: one client alone gets the whole rate at nine tenths of the bucket, a thousand share it at a tenth.
 func fairRatio(level float64) float64 {
 	if level < 0.9 {
 		return math.Exp(-8 * (1 - level/0.9))
@@ -240,16 +233,16 @@ func fairRatio(level float64) float64 {
 
 func seconds(s float64) time.Duration { return time.Duration(min(s, 3600) * float64(time.Second)) }
 
-// Level is what an answer of the limit says about its bucket.
+// Level is the level of a limit's bucket, from a result of the limit.
 type Level struct {
-	// Left of the bucket's capacity: 0 for empty, 1 for full.
+	// Left is the filled part of the bucket's capacity: 0 for empty, 1 for full.
 	Left float64
-	// Limiters is how many processes share the bucket, at least 1.
+	// Limiters is the number of processes that share the bucket, at least 1.
 	Limiters int64
 }
 
-// LevelOf reads the level from the answer to a charge of a spec. Time to full says more
-// than what remains, which is rounded down to whole tokens.
+// LevelOf computes the level from the result of a charge of a spec. It uses the time to full, which is more exact than
+// the remaining tokens, because these are rounded down.
 func LevelOf(s *limit.Spec, r *limit.Result, limiters int64) Level {
 	fill := float64(r.Limit) / float64(s.Limit) * float64(s.Window)
 	return Level{Left: 1 - float64(r.ResetAfter)/fill, Limiters: limiters}
@@ -261,8 +254,8 @@ func (k *Divider) note(now time.Time, l Level) {
 	k.inflow = k.rate / float64(max(l.Limiters, 1))
 }
 
-// estimatedLevel is the level of the bucket at now: what was said last, and what has flowed in
-// since for this process. It is called with mu held.
+// estimatedLevel returns the level of the bucket at now: the last recorded one, and the tokens that have flowed in for
+// this process since. It is called with mu held.
 func (k *Divider) estimatedLevel(now time.Time) float64 {
 	return min(k.burst, k.level+k.inflow*max(0, now.Sub(k.levelAt).Seconds()))
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// payers are the credits that pay for a request; networks are nil for a client without an address.
+// payers are the credits that pay for a request. The networks are nil for a client without an address.
 type payers struct {
 	client, network, parent *credit
 	newcomer                bool
 }
 
-// payers finds them. It is called with mu held.
+// payers finds the credits that pay for a request. It is called with mu held.
 func (k *Divider) payers(h hashes, now time.Time) (p payers) {
 	var known bool
 	p.client, known = k.credits.find(k.credits.clients[:], h.client)
@@ -24,8 +24,8 @@ func (k *Divider) payers(h hashes, now time.Time) (p payers) {
 	return p
 }
 
-// short is how many tokens the client lacks, at most 0 if none. Of its networks and of
-// newcomers it waits for what one client's turn takes. It is called with mu held.
+// short returns the number of tokens that the client lacks, or 0 or less if it lacks nothing. For its networks and for
+// newcomers it counts the tokens until one client's turn. It is called with mu held.
 func (k *Divider) short(p *payers, need float64) float64 {
 	c := k.credits
 	short := need - c.left(p.client, k.most)
@@ -38,7 +38,7 @@ func (k *Divider) short(p *payers, need float64) float64 {
 	return short
 }
 
-// pay is called with mu held.
+// pay charges the payers. It is called with mu held.
 func (k *Divider) pay(p *payers, h hashes, price float64) {
 	c := k.credits
 	if p.newcomer {
@@ -55,15 +55,15 @@ func (k *Divider) pay(p *payers, h hashes, price float64) {
 	}
 }
 
-// debt is what a newcomer pays itself of a price: what is above a client's first credit. It is
+// debt returns the part of a price that a newcomer pays itself, which is the part above a client's first credit. It is
 // called with mu held.
 func (k *Divider) debt(price float64) float64 { return max(0, price-k.first) }
 
-// newcomersRate is how many tokens a second newcomers together may have here. It is called
-// with mu held.
+// newcomersRate returns the rate of all newcomers together in this process, in tokens a second. It is called with mu
+// held.
 func (k *Divider) newcomersRate() float64 { return max(parentWeight*k.fair, newcomersPart*k.inflow) }
 
-// refundCredit is called with mu held. A client whose entry was evicted meanwhile gets nothing back.
+// refundCredit undoes pay. A client whose credit was evicted meanwhile gets no refund. It is called with mu held.
 func (k *Divider) refundCredit(who hottype.Client, cost int64, a Result) {
 	c, h, price := k.credits, hashesOf(k.seed, who), float64(cost)
 	if c == nil {
