@@ -14,26 +14,25 @@ import (
 )
 
 const (
-	// storeTripAfter is how many consecutive failures open the breaker of a SharedStore.
+	// storeTripAfter is the number of consecutive failures that open the breaker of a SharedStore.
 	storeTripAfter = 5
-	// probeEvery is how often an open breaker lets one call through. If that one
-	// fails by chance, the next is still within a second of the store's return.
+	// probeEvery is the interval at which an open breaker lets one call through. If that call fails by chance, the next
+	// one is still within a second of the store's return.
 	probeEvery = 250 * time.Millisecond
-	// logOutagesEvery is the least time between two outages that are logged.
+	// logOutagesEvery is the least time between two logged outages.
 	logOutagesEvery = 10 * time.Second
-	// lastsAfter is when an outage is logged as one that lasts. The log bounds repeated lines, so that the beginning of
-	// an outage after many short ones may be missing.
+	// lastsAfter is the age at which an outage is logged as a persistent one. The log bounds repeated lines, so the
+	// beginning of an outage after many short ones may be missing from it.
 	lastsAfter = 5 * time.Second
 )
 
-// breakers are one breaker for the whole store, or one for each of its servers.
+// breakers holds one breaker for the whole store, or one for each of its servers.
 //
-// Failures show which shards share a server. At first there is one breaker. After a
-// failure that counts, the store is asked again where each shard is, and the failure counts
-// against the breaker that has the shard then. So nothing is looked up without failures, and
-// after shards have moved the next failure finds the right breaker. An open breaker keeps its
-// shards until one of them answers: wherever the cluster puts them, the call that probes one
-// of them finds it there.
+// Failures show which shards share a server. At first there is one breaker. After a failure that counts, the store is
+// asked again where each shard is, and the failure counts against the breaker that has the shard then. So nothing is
+// looked up without failures, and after shards have moved the next failure finds the right breaker. An open breaker
+// keeps its shards until one of them answers: wherever the cluster puts them, the call that probes one of them finds it
+// there.
 type breakers struct {
 	store     SharedStore
 	log       *slog.Logger
@@ -46,18 +45,18 @@ type breakers struct {
 	mu sync.Mutex // serialises learn
 }
 
-// breaker is that of one server.
+// breaker is the breaker of one server.
 type breaker struct {
 	all     *breakers
-	server  string // "": the whole store
+	server  string // "" for the whole store
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 
 	failed   atomic.Int64            // when a failure was last counted, since all.born
 	since    atomic.Int64            // when the breaker opened, since all.born
-	logged   bool                    // the outage in progress is in the log
-	lasts    bool                    // and that it lasts
+	logged   bool                    // the outage in progress was logged
+	lasts    bool                    // it was logged as a persistent one
 	loggedAt time.Duration           // when an outage was last logged, since all.born
-	cause    atomic.Pointer[failure] // the last one
+	cause    atomic.Pointer[failure] // the last failure
 }
 
 type failure struct{ err error }
@@ -73,7 +72,7 @@ func (bs *breakers) make(server string) *breaker {
 	return b
 }
 
-// shard is the shard of a charge, 0 if there is only one.
+// shard returns the shard of a charge, or 0 if there is only one.
 func (bs *breakers) shard(c *limit.Charge) int {
 	if len(bs.of) == 1 {
 		return 0
@@ -95,7 +94,7 @@ func (bs *breakers) count() (all, open int64) {
 	return int64(len(seen)), open
 }
 
-// learn gives shards that are on the same server now the same breaker.
+// learn sets the same breaker for all shards that are now on the same server.
 func (bs *breakers) learn() {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -116,8 +115,8 @@ func (bs *breakers) learn() {
 	}
 }
 
-// fail counts a failed call, which began at start, against the breaker that has the
-// shard now. It returns the outcome to report to b, which had let the call through.
+// fail counts a failed call, which began at start, against the breaker that has the shard now. It returns the outcome
+// to report to b, which had let the call through.
 func (bs *breakers) fail(b *breaker, shard int, start time.Time, err error) error {
 	b.cause.Store(&failure{err})
 	if b.isSameFailure(start) {
@@ -153,13 +152,12 @@ func (bs *breakers) failedShard(err error) (shard int, known bool) {
 // open reports whether calls are prevented, or are about to be tried again.
 func (b *breaker) open() bool { return b.circuit.State() != gobreaker.StateClosed }
 
-// isSameFailure reports whether a failed call began before the end of another one that failed.
-// A store that hesitates once fails all calls in progress, under load dozens:
-// that is one failure and no reason to open the breaker, which replaces every limit by its
-// fallback for probeEvery.
+// isSameFailure reports whether a failed call began before another call failed. A store that hesitates once fails all
+// calls in progress, which are dozens under load. That is one failure and no reason to open the breaker, which would
+// replace every limit by its fallback for probeEvery.
 func (b *breaker) isSameFailure(start time.Time) bool {
 	if b.open() {
-		return false // a probe has no others beside it
+		return false // a probe is the only call in progress
 	}
 	began, now := int64(start.Sub(b.all.born)), int64(time.Since(b.all.born))
 	for {
@@ -173,15 +171,15 @@ func (b *breaker) isSameFailure(start time.Time) bool {
 	}
 }
 
-// excluded are the errors that are no sign of a failing store.
+// excluded reports whether an error is no sign of a failing store.
 func excluded(err error) bool {
 	return errors.Is(err, limit.ErrNegativeCost) || errors.Is(err, limit.ErrChargeCount) ||
 		errors.Is(err, errSameFailure)
 }
 
 // onStateChange counts and logs a change. An outage toggles the breaker between open and half open four times a second,
-// so only its beginning, that it lasts, and its end are logged; and of a store that fails again and again one outage in
-// logOutagesEvery, while the counters count all. gobreaker makes these calls one at a time.
+// so only its beginning, its persistence and its end are logged. Of a store that fails again and again, one outage in
+// logOutagesEvery is logged, while the counters count all. gobreaker makes these calls one at a time.
 func (b *breaker) onStateChange(_ string, from, to gobreaker.State) {
 	now := time.Since(b.all.born)
 	if from == gobreaker.StateClosed {
@@ -220,8 +218,8 @@ func (b *breaker) lastError() error {
 	return errPanic
 }
 
-// recordFailure finds out which server failed a call and reports it to its breaker. The
-// others get no failure: their servers may have answered, or not been called.
+// recordFailure finds out which server failed a call and reports the failure to its breaker. The other breakers get no
+// failure, because their servers may have answered, or not been called.
 func (s *Store) recordFailure(c *Call, start time.Time, err error) {
 	shard, known := s.breakers.failedShard(err)
 	if !known && len(c.permits) == 1 {
@@ -234,15 +232,15 @@ func (s *Store) recordFailure(c *Call, start time.Time, err error) {
 		}
 		return
 	}
-	if p := c.permit(s.breakers.of[shard].Load()); p != nil { // else the shard has just moved
+	if p := c.permit(s.breakers.of[shard].Load()); p != nil { // otherwise the shard has just moved
 		p.finish(s.breakers.fail(p.breaker, shard, start, err))
 	}
 	c.finish(errSameFailure)
 	c.failed = s.breakers.of[shard].Load()
 }
 
-// recordUnanswered reports shards that did not answer when another one denied. What remains
-// there is unknown, and 0 in the results.
+// recordUnanswered reports shards that did not answer when another shard denied. Their remaining charges are unknown,
+// and 0 in the results.
 func (s *Store) recordUnanswered(c *Call, charges []limit.Charge, results []limit.Result, start time.Time) {
 	for i := range results {
 		r := &results[i]

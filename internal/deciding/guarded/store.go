@@ -1,6 +1,6 @@
-// Package guarded calls a store that may fail. Each call is bounded in time, and a circuit breaker
-// for each server keeps an outage from costing more than one call's budget every quarter of a second.
-// It knows limits and servers, and no rules or verdicts.
+// Package guarded calls a store that may fail. Each call is bounded in time, and a circuit breaker for each server
+// keeps an outage from costing more than one call's budget every quarter of a second. The package deals with limits and
+// servers, but not with rules or verdicts.
 package guarded
 
 import (
@@ -14,30 +14,28 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// SharedStore keeps the limits that processes share. Its subjects are spread over shards, on
-// one server or on several that fail independently, as those of a cluster do. A store on one
-// server has one shard.
+// SharedStore keeps the limits that processes share. Its subjects are spread over shards, on one server or on several
+// that fail independently, as in a cluster. A store on one server has one shard.
 //
-// Take returns when its context's deadline passes, whatever the network does: the caller has no
-// timer of its own. limittest.RunDeadline checks that.
+// Take returns when its context's deadline passes, whatever the network does, because the caller has no timer of its
+// own. limittest.RunDeadline checks that.
 //
-// An error of Take that has a method FailedShard() int, itself or one that it
-// wraps, names the shard that failed; other errors count against all shards of the call. Where
-// one shard denies and another one fails, Take denies, and Remaining is -1 in the results of the
-// failed one.
+// An error of Take that has a method FailedShard() int, itself or in an error that it wraps, names the shard that
+// failed. Other errors count against all shards of the call. If one shard denies and another one fails, Take denies,
+// and Remaining is -1 in the results of the failed shard.
 type SharedStore interface {
 	limit.Store
-	// Shards is the number of shards. It is constant.
+	// Shards returns the number of shards. It is constant.
 	Shards() int
-	// Shard is the shard of a subject, from 0. It is constant.
+	// Shard returns the shard of a subject, from 0. It is constant.
 	Shard(*limit.Subject) int
-	// Server names the server that a shard is on, as far as is known now; "" if it is
-	// unknown. It neither waits nor makes a call.
+	// Server returns the name of the server that a shard is on, as far as it is known now, or "" if it is unknown. It
+	// neither waits nor makes a call.
 	Server(shard int) string
 }
 
-// Store calls a SharedStore. It reads the clock itself: the duration of calls is bounded and
-// measured, and not the time by which a decision is made. Any number of goroutines may use it.
+// Store calls a SharedStore. It reads the clock itself, because it bounds and measures the duration of calls; decisions
+// are made by the time that Take gets. Any number of goroutines may use it.
 type Store struct {
 	store    SharedStore
 	timeouts timeouts
@@ -49,7 +47,7 @@ type Store struct {
 	latency latency
 }
 
-// NewStore guards a store; budget bounds all calls of one decision.
+// NewStore returns a Store that guards store. budget bounds all calls of one decision.
 func NewStore(store SharedStore, budget time.Duration, log *slog.Logger) *Store {
 	bs := &breakers{store: store, log: log, born: time.Now(), tripAfter: storeTripAfter,
 		of: make([]atomic.Pointer[breaker], max(1, store.Shards()))}
@@ -60,19 +58,19 @@ func NewStore(store SharedStore, budget time.Duration, log *slog.Logger) *Store 
 	return &Store{store: store, timeouts: timeouts{budget: budget}, breakers: bs}
 }
 
-// Call is the state of the calls that one decision makes. They share its budget. It belongs to
-// one goroutine; the zero value is ready.
+// Call is the state of the calls of one decision, which share its budget. It belongs to one goroutine. The zero value
+// is ready.
 type Call struct {
 	timeout *timeout // of all calls; nil before the first
-	failed  *breaker // of the server that failed the last call; nil: any of them
+	failed  *breaker // of the server that failed the last call; nil if it may be any
 	permits []permit // of the call in progress
 }
 
 // Reset prepares for the next decision.
 func (c *Call) Reset() { *c = Call{permits: c.permits} }
 
-// Take asks the store within what is left of the decision's budget. If ctx has ended, the client
-// has left, and the store is not asked; the call itself does not end with ctx.
+// Take asks the store within the rest of the decision's budget. If ctx has ended, the client has left, and the store is
+// not asked. The call itself does not end with ctx.
 func (s *Store) Take(ctx context.Context, c *Call, now time.Time, charges []limit.Charge, results []limit.Result) (
 	ok bool, err error) {
 	c.failed = nil
@@ -103,21 +101,21 @@ func (s *Store) Take(ctx context.Context, c *Call, now time.Time, charges []limi
 	return ok, err
 }
 
-// Failed reports whether a charge is on the server that failed the last call; true for all
-// charges if the server is unknown.
+// Failed reports whether a charge is on the server that failed the last call. It returns true for all charges if the
+// server is unknown.
 func (s *Store) Failed(c *Call, charge *limit.Charge) bool {
 	return c.failed == nil || s.breakers.of[s.breakers.shard(charge)].Load() == c.failed
 }
 
-// permit is a breaker's permission to call its server; done reports the outcome to it.
+// permit is a breaker's permission to call its server. done reports the outcome to the breaker.
 type permit struct {
 	breaker *breaker
-	shard   int         // one of the breaker's that is called
-	done    func(error) // nil: it has been called
+	shard   int         // a shard of the breaker that is called
+	done    func(error) // nil after it was called
 }
 
-// acquire asks the breakers of all servers that the charges are on. If one is open, its server
-// is the one that failed.
+// acquire asks the breakers of all servers that the charges are on. If a breaker is open, its server is recorded as the
+// failed one.
 func (s *Store) acquire(c *Call, charges []limit.Charge) error {
 	for i := range charges {
 		shard := s.breakers.shard(&charges[i])
@@ -137,7 +135,7 @@ func (s *Store) acquire(c *Call, charges []limit.Charge) error {
 	return nil
 }
 
-// permit is that of a breaker, nil if there is none.
+// permit returns the permit of a breaker, or nil if there is none.
 func (c *Call) permit(b *breaker) *permit {
 	for i := range c.permits {
 		if c.permits[i].breaker == b {
@@ -163,20 +161,20 @@ func (c *Call) finish(outcome error) {
 	c.permits = c.permits[:0] // the pointers to breakers that remain are harmless
 }
 
-// Guard bounds calls that are no Take, and has a breaker of its own, which one failure opens:
-// these calls have no second chance within a decision.
+// Guard bounds calls other than Take. It has a breaker of its own, which opens after one failure, because these calls
+// have no second chance within a decision.
 type Guard struct {
 	timeouts timeouts
 	breaker  *breaker
 }
 
-// NewGuard makes a Guard for calls of a kind, which is in the log.
+// NewGuard returns a Guard for calls of a kind, which the log names.
 func NewGuard(kind string, budget time.Duration, log *slog.Logger) *Guard {
 	bs := &breakers{log: log.With("calls", kind), born: time.Now(), tripAfter: 1}
 	return &Guard{timeouts: timeouts{budget: budget}, breaker: bs.make("")}
 }
 
-// Do makes a call, unless the breaker is open. The context that the call gets ends with the budget.
+// Do makes a call, unless the breaker is open. The context of the call ends with the budget.
 func (g *Guard) Do(call func(context.Context) error) (err error) {
 	done, err := g.breaker.circuit.Allow()
 	if err != nil {
@@ -191,13 +189,12 @@ func (g *Guard) Do(call func(context.Context) error) (err error) {
 	return err
 }
 
-// timeouts hands out contexts that end one budget from now, or up to a
-// twentieth of it sooner, and never later. Decisions that begin close together
-// share one: a context with a timer of its own costs more than the rest of a
+// timeouts returns contexts that end one budget from now, or up to a twentieth of it sooner, and never later. Decisions
+// that begin close together share a context, because a context with a timer of its own costs more than the rest of a
 // decision.
 //
-// They do not descend from the requests' contexts. Stores merge the calls of
-// many requests into one, which must not fail because one client left.
+// The contexts do not descend from the requests' contexts. Stores merge the calls of many requests into one, which must
+// not fail because one client left.
 type timeouts struct {
 	budget time.Duration
 	last   atomic.Pointer[timeout]
@@ -216,11 +213,11 @@ func (t *timeouts) next(now time.Time) *timeout {
 	ctx, cancel := context.WithDeadline(context.Background(), now.Add(t.budget))
 	context.AfterFunc(ctx, cancel) // its own timer ends it, and nothing ends it sooner
 	next := &timeout{Context: ctx, made: now}
-	t.last.Store(next) // two at once make two: both hold
+	t.last.Store(next) // two calls at once make two, and both are valid
 	return next
 }
 
-// Stats are the counters of a Store. They only grow, but for Breakers and Open.
+// Stats are the counters of a Store. They only grow, except Breakers and Open.
 type Stats struct {
 	StoreCalls   uint64  `metric:"hotparam_gate_store_calls_total" help:"Calls to the shared store."`
 	StoreErrors  uint64  `metric:"hotparam_gate_store_errors_total" help:"Calls to the shared store that failed or took too long."`
@@ -243,8 +240,8 @@ func (s *Store) Stats() Stats {
 	return out
 }
 
-// Latency is a histogram: Counts[i] calls took at most Bounds[i] and more than
-// the bound before; the last count is of those above every bound.
+// Latency is a histogram. Counts[i] is the number of calls that took at most Bounds[i] and more than the bound before.
+// The last count is for calls above every bound.
 type Latency struct {
 	Bounds [7]time.Duration
 	Counts [8]uint64
