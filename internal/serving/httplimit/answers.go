@@ -1,11 +1,8 @@
-// Package httplimit holds what the HTTP servers share, so that a verdict looks
-// the same from each of them: who the client of a request is behind proxies
-// ([Clients]), how a request of net/http is taken through the gate
-// ([HTTPGate]), and what a denial and its header fields are made of
-// ([Responder]).
+// Package httplimit holds the parts that the HTTP servers share, so that all of them treat a verdict in the same way:
+// [Clients] finds the client of a request behind proxies, [HTTPGate] takes a request of net/http through the gate, and
+// [Responder] writes a denial and its header fields.
 //
-// It reads no body, starts nothing and keeps no state but counters. The bytes
-// that leave through it are described in docs/gateways.md.
+// It reads no body, starts nothing and keeps no state but counters. docs/gateways.md describes the bytes that it sends.
 package httplimit
 
 import (
@@ -19,27 +16,27 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Responder configure the responses to HTTP clients. The zero value is the documented default. They are not changed
-// once in use, and many goroutines may share them.
+// Responder configures the responses to HTTP clients. The zero value is the documented default. A Responder is not
+// changed once in use, and many goroutines may share it.
 type Responder struct {
-	// Status answers denied requests; 0 means 429.
+	// Status is the status of denials; 0 means 429.
 	Status int
-	// Headers are the fields that say which limit applied; "" means RateLimit and RateLimit-Policy.
+	// Headers selects the fields that describe the limit that applied; "" means RateLimit and RateLimit-Policy.
 	Headers hottype.HeaderStyle
-	// HideLimits leaves these fields out of answers to requests let pass. Denials always have them.
+	// HideLimits leaves these fields out of responses to allowed requests. Denials always have them.
 	HideLimits bool
 	// ExposeHeaders names the fields in Access-Control-Expose-Headers, so that scripts of other origins can read them.
-	// It does not depend on the Origin of a request, so that a cache can give one answer to everybody.
+	// It does not depend on the Origin of a request, so that a cache can send one response to all clients.
 	ExposeHeaders bool
-	// Deny answers denied requests in place of the bodies of this package; nil: these. The fields of the denial are
-	// set.
+	// Deny, if not nil, answers denied requests in place of the bodies of this package. The fields of the denial are
+	// already set.
 	Deny func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict)
-	// DenyHeaders are fields that every denial has besides, such as Access-Control-Allow-Origin.
+	// DenyHeaders are further fields of every denial, such as Access-Control-Allow-Origin.
 	DenyHeaders map[string]string
 }
 
-// MustResponder returns a Responder with the options of a middleware or an adapter. It panics on options that mean
-// nothing, such as the status 200.
+// MustResponder returns a Responder with the options of a middleware or an adapter. It panics on invalid options, such
+// as the status 200.
 func MustResponder(status int, headers hottype.HeaderStyle, hideLimits, exposeHeaders bool) Responder {
 	r := Responder{Status: status, Headers: headers, HideLimits: hideLimits, ExposeHeaders: exposeHeaders}
 	if err := r.Check(); err != nil {
@@ -48,7 +45,7 @@ func MustResponder(status int, headers hottype.HeaderStyle, hideLimits, exposeHe
 	return r
 }
 
-// Check reports what is wrong with the settings.
+// Check returns an error for the first invalid setting.
 func (a *Responder) Check() error {
 	if a.Status != 0 && (a.Status < 400 || a.Status > 599) {
 		return fmt.Errorf("httplimit: status %d is no denial: want 400 to 599", a.Status)
@@ -60,9 +57,9 @@ func (a *Responder) Check() error {
 	return nil
 }
 
-// Enforce does to a request what its verdict says. Denied: it answers and gives false. Allowed: it sets the fields of
-// limits, unless hidden, holds the request back where it has to wait, and gives true when it is to go on; false where
-// its client has left by then.
+// Enforce applies a verdict to a request. If the request is denied, Enforce answers it and returns false. If it is
+// allowed, Enforce sets the fields of limits, unless they are hidden, holds the request back if it has to wait, and
+// returns true when it may go on, or false if its client has left by then.
 func (a *Responder) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) bool {
 	switch {
 	case v.Allowed:
@@ -81,8 +78,8 @@ func (a *Responder) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.V
 	return Wait(r.Context(), v)
 }
 
-// SetDenied sets the fields of a denial that do not depend on its body: those of limits and Retry-After, and what
-// DenyHeaders has.
+// SetDenied sets the fields of a denial that do not depend on its body: the fields of limits, Retry-After, and
+// DenyHeaders.
 func (a *Responder) SetDenied(h http.Header, v *hottype.Verdict) { a.setDenied(h, v, new(fieldValues)) }
 
 func (a *Responder) setDenied(h http.Header, v *hottype.Verdict, own *fieldValues) {
@@ -93,8 +90,8 @@ func (a *Responder) setDenied(h http.Header, v *hottype.Verdict, own *fieldValue
 	}
 }
 
-// WriteDenied answers a denied request: the status, the fields of SetDenied, and a body of the form that its Accept
-// fields like best: a problem document (RFC 9457), a page, or text. They all say why and when to try again.
+// WriteDenied answers a denied request: with the status, the fields of SetDenied, and a body in the form that its
+// Accept fields prefer: a problem document (RFC 9457), a page, or text. Each states the reason and when to try again.
 func (a *Responder) WriteDenied(w http.ResponseWriter, method string, accept []string, v *hottype.Verdict) {
 	status := cmp.Or(a.Status, http.StatusTooManyRequests)
 	h := w.Header()
@@ -122,8 +119,8 @@ func (a *Responder) WriteDenied(w http.ResponseWriter, method string, accept []s
 // problems has buffers of problem documents, which Write does not keep. Quote bounds their length.
 var problems = sync.Pool{New: func() any { return new([]byte) }}
 
-// writeBody sends an answer in place of the one that the header was meant for. A failed write is the client's loss and
-// shows in the server's log; nothing here can act on it.
+// writeBody sends a response in place of the one for which the header was made. A failed write only affects the client,
+// and shows in the server's log.
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte, own *fieldValues) {
 	h := w.Header()
 	for _, name := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
@@ -143,7 +140,7 @@ type HeaderField struct{ Name, Value string }
 // They implement hottype.Header.
 type Headers []HeaderField
 
-// Get gives the first value of a header, whatever the case of its name, or "".
+// Get returns the first value of a header, or "". The case of the name does not matter.
 func (h *Headers) Get(name string) string {
 	for i := range *h {
 		if strings.EqualFold((*h)[i].Name, name) {
@@ -154,10 +151,10 @@ func (h *Headers) Get(name string) string {
 }
 
 // JoinedHeaders are the fields of a gateway that joins the lines of a field by commas without spaces, as Envoy does. A
-// value that may be of several lines counts as such: Values returns it whole, and its parts behind it.
+// value that may consist of several lines counts as such: Values returns it whole, followed by its parts.
 type JoinedHeaders struct{ hottype.Header }
 
-// Values gives all values of a header, whatever the case of its name.
+// Values returns all values of a header. The case of the name does not matter.
 func (h JoinedHeaders) Values(name string) []string {
 	values := h.Header.Values(name)
 	if len(values) == 1 && mayBeJoined(values[0]) {
@@ -166,7 +163,7 @@ func (h JoinedHeaders) Values(name string) []string {
 	return values
 }
 
-// mayBeJoined reports whether a text has a comma with no space behind it, also at its end.
+// mayBeJoined reports whether a text has a comma without a space after it, also at its end.
 func mayBeJoined(text string) bool {
 	for i := range len(text) {
 		if text[i] == ',' && (i+1 == len(text) || text[i+1] != ' ') {
@@ -176,7 +173,7 @@ func mayBeJoined(text string) bool {
 	return false
 }
 
-// Values gives all values of a header, whatever the case of its name.
+// Values returns all values of a header. The case of the name does not matter.
 func (h *Headers) Values(name string) []string {
 	var values []string
 	for i := range *h {

@@ -11,44 +11,40 @@ import (
 	"github.com/hotparam/pipeline/internal/netset"
 )
 
-// Where trusted proxies name the client, beside the name of a header that holds one address.
+// Places where trusted proxies name the client, beside the name of a header that holds one address.
 const (
 	FromPeer          = "peer"            // nowhere: the peer of the connection is the client
 	FromForwarded     = "forwarded"       // the field Forwarded (RFC 7239)
 	FromXForwardedFor = "x-forwarded-for" // the field X-Forwarded-For
 )
 
-// Clients finds out who sent a request. Who connects is the client, unless a
-// trusted proxy does: then it is whom the proxy names, and so on along the
-// chain of trusted proxies. Only what a trusted proxy wrote is believed, so
-// no client can choose its identity by sending a header.
+// Clients finds the sender of a request. The peer of the connection is the client, unless it is a trusted proxy: then
+// the client is the one that the proxy names, and so on along the chain of trusted proxies. Only statements of trusted
+// proxies count, so no client can choose its identity by sending a header.
 //
-// A peer without an IP address (a unix socket) is on this machine and trusted
-// as a proxy, if there are trusted proxies at all; when it names no client, the
-// client is unknown.
+// A peer without an IP address (a unix socket) is on this machine and trusted as a proxy, if there are trusted proxies
+// at all. If it names no client, the client is unknown.
 //
-// It may be used by many goroutines. A nil *Clients trusts no proxy.
+// Any number of goroutines may use Clients. A nil *Clients trusts no proxy.
 type Clients struct{ current atomic.Pointer[sources] }
 
-// sources is what Clients goes by. It is immutable.
+// sources holds the settings of Clients. It is immutable.
 type sources struct {
-	trusted netset.Set // nil: none
+	trusted netset.Set // may be nil
 	header  string     // "" for FromPeer
-	hops    *hops      // how the header lists proxies; nil: it holds one address
+	hops    *hops      // the form in which the header lists proxies; nil if it holds one address
 }
 
-// NewClients trusts the proxies with these addresses. from is where they name the
-// client: [FromXForwardedFor] (also when empty), [FromForwarded], [FromPeer], or a
-// header such as "X-Real-IP". Both lists are read from the right, past trusted
-// addresses.
+// NewClients returns Clients that trust the proxies with these addresses. from is the place where they name the client:
+// [FromXForwardedFor] (also if empty), [FromForwarded], [FromPeer], or a header such as "X-Real-IP". Both lists are
+// read from the right, past trusted addresses.
 func NewClients(trusted []netip.Prefix, from string) *Clients {
 	c := new(Clients)
 	c.Set(trusted, from)
 	return c
 }
 
-// Set replaces the trusted proxies and where they name the client, for requests from
-// now on.
+// Set replaces the trusted proxies and the place where they name the client, for requests from now on.
 func (c *Clients) Set(trusted []netip.Prefix, from string) {
 	s := &sources{header: textproto.CanonicalMIMEHeaderKey(from)}
 	switch strings.ToLower(from) {
@@ -73,15 +69,15 @@ func (c *Clients) Set(trusted []netip.Prefix, from string) {
 	c.current.Store(s)
 }
 
-// Of is the client of a request: an IPv4 address, an IPv6 network of ip.ipv6_prefix bits, a name that a trusted
-// proxy gives, or unknown.
+// Of returns the client of a request: an IPv4 address, an IPv6 network of ip.ipv6_prefix bits, a name that a trusted
+// proxy states, or unknown.
 func (c *Clients) Of(r *http.Request) hottype.Client {
 	s := c.sources()
 	return s.find(peerOf(r), r.Header[s.header]).client()
 }
 
-// Identify fills in who sent a request that came from peer, an invalid address where that
-// has none, with these lines of a header field.
+// Identify sets the client of a request that came from peer. peer is invalid if it has no address. lines returns the
+// lines of a header field.
 func (c *Clients) Identify(req *hottype.Request, peer netip.Addr, lines func(name string) []string) {
 	s := c.sources()
 	h := hop{addr: peer}
@@ -91,21 +87,19 @@ func (c *Clients) Identify(req *hottype.Request, peer netip.Addr, lines func(nam
 	req.Client, req.Address = h.client(), h.addr
 }
 
-// Header is the field in which trusted proxies name the client, "" for none.
+// Header returns the field in which trusted proxies name the client, or "" if they do not.
 func (c *Clients) Header() string { return c.sources().header }
 
-// FromProxy reports whether the request came through a trusted proxy, whose
-// X-Forwarded-* fields can be believed.
+// FromProxy reports whether the request came through a trusted proxy, whose X-Forwarded-* fields can be believed.
 func (c *Clients) FromProxy(r *http.Request) bool { return c.Trusts(peerOf(r)) }
 
-// Trusts reports whether a peer is a trusted proxy. An invalid address is that of a unix
-// socket.
+// Trusts reports whether a peer is a trusted proxy. The address of a unix socket is invalid.
 func (c *Clients) Trusts(peer netip.Addr) bool { return c.sources().trusts(plain(peer)) }
 
 // TrustsAny reports whether there are trusted proxies.
 func (c *Clients) TrustsAny() bool { return c.sources().trusted != nil }
 
-// noTrustedProxies is the setting of a nil *Clients.
+// noTrustedProxies holds the settings of a nil *Clients.
 var noTrustedProxies = new(sources)
 
 func (c *Clients) sources() *sources {
@@ -130,17 +124,17 @@ func (s *sources) find(peer netip.Addr, lines []string) hop {
 			return hop{addr: a}
 		}
 	}
-	return hop{addr: peer} // several lines or garbage: believe none of it
+	return hop{addr: peer} // several lines or garbage count for nothing
 }
 
-// IdentifyText fills in a client that others name, as [ParseClient] reads it.
+// IdentifyText sets a client in the form that [ParseClient] reads.
 func IdentifyText(req *hottype.Request, s string) {
 	req.Client = ParseClient(s)
 	req.Address, _ = ParseAddress(s)
 }
 
-// ParseClient reads a client as others write it: an address, with or without a
-// port, else an opaque name. "" is an unknown client.
+// ParseClient parses a client in the form of other programs: an address, with or without a port, or an opaque name. ""
+// is an unknown client.
 func ParseClient(s string) hottype.Client {
 	if a, ok := ParseAddress(s); ok {
 		return hottype.ClientFromAddr(a)
@@ -148,7 +142,7 @@ func ParseClient(s string) hottype.Client {
 	return hottype.Client{Name: s}
 }
 
-// peerOf is who is connected, invalid where that is not an IP address.
+// peerOf returns the address of the connected peer, or an invalid one if that is not an IP address.
 func peerOf(r *http.Request) netip.Addr {
 	if ap, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		return plain(ap.Addr())
@@ -157,7 +151,7 @@ func peerOf(r *http.Request) netip.Addr {
 	return plain(a)
 }
 
-// plain is an address as prefixes match it: IPv4 unmapped, no zone.
+// plain returns an address in the form that prefixes match: IPv4 unmapped, without zone.
 func plain(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return a
@@ -165,8 +159,7 @@ func plain(a netip.Addr) netip.Addr {
 	return a.Unmap().WithZone("")
 }
 
-// ParseAddress reads an address as proxies write it: alone, with a port, in
-// brackets, or both.
+// ParseAddress parses an address in the form of proxies: alone, with a port, in brackets, or both.
 func ParseAddress(s string) (netip.Addr, bool) {
 	s = strings.Trim(s, " \t")
 	if a, err := netip.ParseAddr(s); err == nil {

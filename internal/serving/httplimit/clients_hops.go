@@ -10,24 +10,23 @@ import (
 	"github.com/hotparam/pipeline/internal/netset"
 )
 
-// hops is a header field that lists the proxies on the way of a request, each of which
-// appended who it was asked by.
+// hops is a header field that lists the proxies on the way of a request. Each of them appended the peer that asked it.
 type hops struct {
-	// longest is the longest element that is looked at.
+	// longest is the length of the longest element that is read.
 	longest int
-	// cut cuts the last element off a list; longest bounds what it looks at.
+	// cut cuts the last element off a list. longest bounds the part that it reads.
 	cut func(list string, longest int) (rest, last string, more bool)
-	// read reads an element.
+	// read parses an element.
 	read func(element string) (hop, bool)
 }
 
-// hop is who asked a proxy: an address, or a name that a proxy gives instead.
+// hop is the peer that asked a proxy: an address, or a name that a proxy states instead.
 type hop struct {
 	addr netip.Addr
 	name string
 }
 
-// client is who it is to rules: of IPv6 the network.
+// client returns the hop as a client for rules. Of an IPv6 address it is the network.
 func (h hop) client() hottype.Client {
 	if h.name != "" {
 		return hottype.Client{Name: h.name}
@@ -35,20 +34,18 @@ func (h hop) client() hottype.Client {
 	return hottype.ClientFromAddr(h.addr)
 }
 
-// maxHops is how many elements are looked at. Only a chain of that many trusted
-// proxies, or someone who forges one, has more.
+// maxHops is the number of elements that are read. Only a chain of as many trusted proxies, or a forged one, has more.
 const maxHops = 32
 
-// xForwardedFor is an address with or without a port for each element.
+// xForwardedFor is the field X-Forwarded-For. Each element is an address, with or without a port.
 var xForwardedFor = hops{longest: 80, cut: cutLast, read: func(s string) (hop, bool) {
 	a, ok := ParseAddress(s)
 	return hop{addr: a}, ok
 }}
 
-// walk goes along the list from its end, where the nearest proxy wrote, to the first
-// address that is not trusted. Whatever cannot be read ends the walk at the last address
-// that could, and a name ends it as the client. The cost is bounded by the trusted hops,
-// whatever an attacker wrote before them.
+// walk goes along the list from its end, where the nearest proxy wrote, to the first address that is not trusted. An
+// unreadable element ends the walk at the last readable address. A name ends it as the client. The trusted hops bound
+// the cost, even if an attacker wrote elements before them.
 func (h *hops) walk(trusted netset.Set, peer netip.Addr, lines []string) hop {
 	at, n := hop{addr: peer}, 0
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -73,8 +70,8 @@ func (h *hops) walk(trusted netset.Set, peer netip.Addr, lines []string) hop {
 	return at
 }
 
-// cutLast cuts at the last comma. It looks no further than an element may reach; a
-// longer one comes back cut short but still too long.
+// cutLast cuts at the last comma. It looks back no further than an element may reach. It returns a longer element cut
+// short, but still too long.
 func cutLast(list string, longest int) (rest, last string, more bool) {
 	from := max(0, len(list)-longest-1)
 	i := strings.LastIndexByte(list[from:], ',')
@@ -88,13 +85,12 @@ func cutLast(list string, longest int) (rest, last string, more bool) {
 //
 //	Forwarded: for=192.0.2.43, for="[2001:db8:cafe::17]:4711";proto=https;by=_edge, for=_hidden
 //
-// An obfuscated name ("_hidden") is the client's name. "unknown" names no client, so that
-// the walk ends before it, as it does at an element without for.
+// An obfuscated name ("_hidden") is the client's name. "unknown" names no client, so the walk ends before it, as it
+// does at an element without for.
 var forwarded = hops{longest: 256, cut: cutLastQuoted, read: readForwarded}
 
-// cutLastQuoted is cutLast for elements that hold quoted strings. It reads from the right,
-// where trusted proxies wrote: a quote that a client leaves open can only spoil what stands
-// before it.
+// cutLastQuoted is like cutLast for elements that hold quoted strings. It reads from the right, where trusted proxies
+// wrote, so a quote that a client leaves open can only spoil the elements before it.
 func cutLastQuoted(list string, longest int) (rest, last string, more bool) {
 	quoted := false
 	for i := len(list) - 1; i >= 0; i-- {
@@ -110,13 +106,12 @@ func cutLastQuoted(list string, longest int) (rest, last string, more bool) {
 	return "", list, false
 }
 
-// escaped reports whether what follows s is escaped by a backslash at its end.
+// escaped reports whether a backslash at the end of s escapes the next byte.
 func escaped(s string) bool {
 	return (len(s)-len(strings.TrimRight(s, `\`)))%2 == 1
 }
 
-// readForwarded reads the for of an element. Two of them, or an element that is not well
-// formed, name no client.
+// readForwarded parses the for of an element. It returns false if there are two, or the element is malformed.
 func readForwarded(element string) (at hop, ok bool) {
 	for rest, more := element, true; more; {
 		var name, value string
@@ -137,7 +132,7 @@ func readForwarded(element string) (at hop, ok bool) {
 	return at, ok
 }
 
-// forwardedPair reads name=value up to a semicolon or the end.
+// forwardedPair parses name=value up to a semicolon or the end.
 func forwardedPair(s string) (name, value, rest string, more, ok bool) {
 	name, s, ok = strings.Cut(s, "=")
 	if name = strings.Trim(name, " \t"); !ok || !httpguts.ValidHeaderFieldName(name) {
@@ -165,8 +160,8 @@ func forwardedPair(s string) (name, value, rest string, more, ok bool) {
 	return "", "", "", false, false // the quote is left open
 }
 
-// readNode reads the node of a for: an address, with brackets around IPv6, or an
-// obfuscated name, each with or without a port.
+// readNode parses the node of a for: an address, with brackets around IPv6, or an obfuscated name, each with or without
+// a port.
 func readNode(s string) (hop, bool) {
 	if strings.HasPrefix(s, "_") {
 		name, _, _ := strings.Cut(s, ":")
@@ -184,8 +179,7 @@ func readNode(s string) (hop, bool) {
 	return hop{addr: a}, ok
 }
 
-// isNode reports whether s is made of what nodes are made of. Some proxies do not quote
-// colons and brackets.
+// isNode reports whether s consists of characters of nodes. Some proxies do not quote colons and brackets.
 func isNode(s string) bool {
 	for i := range len(s) {
 		c := s[i]

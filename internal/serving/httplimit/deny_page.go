@@ -15,9 +15,10 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// pageFormat is the page for people: a format of status, title, refresh, heading, detail and advice. Nothing of the
-// request and nothing of the rules is in it, so there is nothing to escape.
+// pageFormat is the page for people: a format of status, title, refresh, heading, detail and advice. It holds no part
+// of the request or the rules, so nothing has to be escaped.
 //
+//go:embed page.html
 //go:embed page.html
 var pageFormat string
 
@@ -30,13 +31,13 @@ var pagePolicy = func() string {
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 }()
 
-// Bounds of the page that asks again by itself.
+// Bounds of the page that reloads itself.
 const (
-	maxReload    = 2 * time.Minute // those who wait longer ask themselves
+	maxReload    = 2 * time.Minute // people reload by themselves after longer waits
 	reloadJitter = 4 * time.Second
 )
 
-// page is the denial for a person.
+// page returns the denial for a person.
 func page(status int, method string, v *hottype.Verdict, random float64) []byte {
 	refresh, advice := "", advise(v)
 	if seconds := reloadAfter(method, v, random); seconds > 0 {
@@ -47,9 +48,9 @@ func page(status int, method string, v *hottype.Verdict, random float64) []byte 
 	return fmt.Appendf(nil, pageFormat, status, http.StatusText(status), refresh, reason.Title, reason.Detail, advice)
 }
 
-// reloadAfter is how many seconds after it was sent a page asks again, 0 for never: only what was a GET, because asking
-// again must change nothing, and only after a wait that a person sits out. A part of reloadJitter spreads the readers
-// of one page.
+// reloadAfter returns the number of seconds after which a page reloads itself, or 0 for never. Only the page of a GET
+// does, because asking again must change nothing, and only after a wait that a person sits out. A part of reloadJitter
+// spreads the readers of one page.
 func reloadAfter(method string, v *hottype.Verdict, random float64) int64 {
 	if method != http.MethodGet || v.RetryAfter == hottype.Never || v.RetryAfter > maxReload {
 		return 0
@@ -57,12 +58,12 @@ func reloadAfter(method string, v *hottype.Verdict, random float64) int64 {
 	return retrySeconds(v) + ceil(time.Duration(random*float64(reloadJitter)), time.Second)
 }
 
-// text is the denial in plain text.
+// text returns the denial in plain text.
 func text(status int, v *hottype.Verdict) []byte {
 	return fmt.Appendf(nil, "%d %s\n%s %s\n", status, http.StatusText(status), v.Reason.Info().Detail, advise(v))
 }
 
-// advise says to a person what to do.
+// advise returns the advice to a person.
 func advise(v *hottype.Verdict) string {
 	if v.RetryAfter == hottype.Never {
 		return "Trying again does not help."
@@ -70,7 +71,7 @@ func advise(v *hottype.Verdict) string {
 	return "You can try again in " + inWords(retrySeconds(v)) + "."
 }
 
-// inWords is a number of seconds in a unit that a person would use, rounded up.
+// inWords returns a number of seconds in a unit that a person would use, rounded up.
 func inWords(seconds int64) string {
 	n, unit := seconds, "second"
 	switch {
@@ -87,8 +88,8 @@ func inWords(seconds int64) string {
 	return strconv.FormatInt(n, 10) + " " + unit
 }
 
-// typeQuota is the problem type of a denial by a limit, as the draft of the
-// RateLimit fields registers it; other problems have no type of their own.
+// typeQuota is the problem type of a denial by a limit, as the draft of the RateLimit fields registers it. Other
+// problems have no type of their own.
 const (
 	typeQuota = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	typeNone  = "about:blank"
@@ -97,8 +98,8 @@ const (
 // typeProblem is the media type of a problem document.
 const typeProblem = "application/problem+json"
 
-// problem is the denial for programs, with the members rule, key, reason and retry_after_ms (-1: waiting does not
-// help).
+// problem returns the denial for programs, with the members rule, key, reason and retry_after_ms (-1 if waiting does
+// not help).
 func problem(b []byte, status int, v *hottype.Verdict) []byte {
 	typ := typeNone
 	if v.Window > 0 {
@@ -112,16 +113,16 @@ func problem(b []byte, status int, v *hottype.Verdict) []byte {
 	return append(b, "}\n"...)
 }
 
-// WriteProblem answers with a problem document that has only the plain
-// members. The detail is for the client to read; the end of a long one is cut.
+// WriteProblem answers with a problem document that has only the plain members. The detail is for the client to read.
+// The end of a long detail is cut off.
 func WriteProblem(w http.ResponseWriter, status int, detail string) {
 	b := appendProblem(make([]byte, 0, 256), typeNone, status)
 	b = AppendJSONString(b[:len(b)-1], Detail(detail))
 	writeBody(w, status, typeProblem, append(b, "}\n"...), newFieldValues())
 }
 
-// appendProblem writes the plain members up to the text of the detail. The texts of this package, and those of
-// reasons, need no escapes.
+// appendProblem appends the plain members up to the text of the detail. The texts of this package and of reasons need
+// no escapes.
 func appendProblem(b []byte, typ string, status int) []byte {
 	b = append(append(b, `{"type":"`...), typ...)
 	b = append(append(b, `","title":"`...), http.StatusText(status)...)
@@ -129,7 +130,7 @@ func appendProblem(b []byte, typ string, status int) []byte {
 	return append(b, `,"detail":"`...)
 }
 
-// plainJSON are the bytes that a JSON string has as they are.
+// plainJSON marks the bytes that a JSON string holds unescaped.
 var plainJSON = func() (plain [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		plain[c] = c != '"' && c != '\\'
@@ -137,8 +138,7 @@ var plainJSON = func() (plain [256]bool) {
 	return plain
 }()
 
-// AppendJSONString writes s as a JSON string. Bytes that are not UTF-8 become
-// U+FFFD.
+// AppendJSONString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
 func AppendJSONString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
@@ -170,19 +170,19 @@ func AppendJSONString(b []byte, s string) []byte {
 	return append(append(b, s[start:]...), '"')
 }
 
-// bodyKind is a form that the body of a denial can have.
+// bodyKind is a form of the body of a denial.
 type bodyKind int
 
-// The forms, preferred first: where a client likes several equally, the first of them is sent.
+// Forms, the preferred first. If a client accepts several equally, the first of them is sent.
 const (
 	bodyProblem bodyKind = iota
 	bodyHTML
 	bodyText
 )
 
-// bodyFor chooses the form that an Accept field likes best (RFC 9110, section 12.5.1): for each form the most specific
-// range that covers it says its quality. A client that accepts none of them gets the problem document: a denial is
-// better read in a wrong form than not at all. Parameters other than q are ignored.
+// bodyFor returns the form that an Accept field prefers (RFC 9110, section 12.5.1). For each form the most specific
+// range that covers it decides its quality. A client that accepts no form gets the problem document, because a denial
+// in a wrong form is better than no text. Parameters other than q are ignored.
 func bodyFor(accept string) bodyKind {
 	if accept == "" || accept == "*/*" {
 		return bodyProblem
@@ -210,7 +210,8 @@ func bodyFor(accept string) bodyKind {
 	return best
 }
 
-// coverage says how specifically a media range covers a form: 3 by name, 2 by "type/*", 1 by "*/*", 0 not at all.
+// coverage returns how specifically a media range covers a form: 3 by name, 2 by "type/*", 1 by "*/*", or 0 if it does
+// not cover it.
 func coverage(mediaRange string, kind bodyKind) int {
 	names := [...]string{bodyProblem: "application/problem+json", bodyHTML: "text/html", bodyText: "text/plain"}
 	group := [...]string{bodyProblem: "application/*", bodyHTML: "text/*", bodyText: "text/*"}
@@ -226,7 +227,7 @@ func coverage(mediaRange string, kind bodyKind) int {
 	return 0
 }
 
-// qualityOf reads the q of a media range in thousandths: 1000 where there is none, 0 where it cannot be read.
+// qualityOf returns the q of a media range in thousandths: 1000 if it has no q, 0 if its q is malformed.
 func qualityOf(params string) int {
 	for len(params) > 0 {
 		var param string
@@ -239,7 +240,7 @@ func qualityOf(params string) int {
 	return 1000
 }
 
-// thousandths reads a qvalue: "0" or "1" with up to three decimals, 0 where it is none or above 1.
+// thousandths parses a qvalue: "0" or "1" with up to three decimals. It returns 0 if s is malformed or above 1.
 func thousandths(s string) int {
 	q, err := strconv.ParseFloat(s, 64)
 	if err != nil || q > 1 || s[0] != '0' && s[0] != '1' || len(s) > len("0.000") ||
@@ -249,7 +250,7 @@ func thousandths(s string) int {
 	return int(math.Round(q * 1000))
 }
 
-// CutOutsideQuotes is strings.Cut at a byte outside quoted strings.
+// CutOutsideQuotes is like strings.Cut at a byte outside quoted strings.
 func CutOutsideQuotes(s string, at byte) (before, after string) {
 	quoted := false
 	for i := 0; i < len(s); i++ {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Target is the request target as received. Requests that no server received (in tests, or made by a
-// program) have none; their URL is used. It is also used for CONNECT: "CONNECT h/topic?id=1" reaches
+// Target returns the request target as received. A request that no server received (in tests, or made by a program) has
+// no such target, so Target returns the one of its URL. It also does for CONNECT: "CONNECT h/topic?id=1" reaches
 // handlers as /topic?id=1.
 func Target(r *http.Request) string {
 	if r.URL == nil || r.RequestURI != "" && r.Method != http.MethodConnect {
@@ -20,10 +20,10 @@ func Target(r *http.Request) string {
 	return r.URL.RequestURI()
 }
 
-// DropHopByHop removes the fields of a request that concern its connection alone (RFC 9110 section 7.6.1):
-// forwarders drop them behind the gate, so nothing may decide by them. Connection cannot name the fields in
-// which trusted proxies write. An Upgrade stays if it is to WebSocket: with any other protocol, such as h2c,
-// the connection becomes a tunnel for requests that the gate does not see.
+// DropHopByHop removes the fields of a request that concern its connection alone (RFC 9110 section 7.6.1). Forwarders
+// drop them behind the gate, so nothing may decide by them. Connection cannot name the fields in which trusted proxies
+// write. An Upgrade stays if it is to WebSocket. With any other protocol, such as h2c, the connection becomes a tunnel
+// for requests that the gate does not see.
 func (c *Clients) DropHopByHop(h http.Header) {
 	upgrade := len(h["Upgrade"]) == 1 && strings.EqualFold(h["Upgrade"][0], "websocket") &&
 		httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade")
@@ -54,9 +54,9 @@ func (c *Clients) DropHopByHop(h http.Header) {
 	}
 }
 
-// BeforeForwarding makes a request what a forwarder such as httputil.ReverseProxy or Caddy sends: without
-// hop-by-hop fields, without a host that is not valid, and with the target of its URL, which may be encoded
-// in another way than the target that was received.
+// BeforeForwarding brings a request into the form in which a forwarder such as httputil.ReverseProxy or Caddy sends it:
+// without hop-by-hop fields, without an invalid host, and with the target of its URL, which may be encoded in another
+// way than the received target.
 func (c *Clients) BeforeForwarding(r *http.Request) {
 	c.DropHopByHop(r.Header)
 	r.RequestURI = r.URL.RequestURI()
@@ -65,7 +65,7 @@ func (c *Clients) BeforeForwarding(r *http.Request) {
 	}
 }
 
-// SendableHost reports whether net/http sends a host as it is. It sends invalid ones empty, and without an
+// SendableHost reports whether net/http sends a host unchanged. It sends an invalid host empty, and a host without its
 // IPv6 zone.
 func SendableHost(host string) bool {
 	return httpguts.ValidHostHeader(host) && (!strings.HasPrefix(host, "[") || !strings.Contains(host, "%"))
@@ -80,11 +80,11 @@ func (c *Clients) writes(field string) bool {
 	return field != "" && field == c.Header()
 }
 
-// clientContext is where the context of a request that outlives its client has that of the client.
+// clientContext is the context key of the client's context, in a request that outlives its client.
 type clientContext struct{}
 
-// Outlive gives the context of a request that goes on after its client has left, for at most a time: the
-// upstream works on, so the request keeps its slots. Call end when the request has ended.
+// Outlive returns a context for a request that goes on after its client has left, for at most atMost: the upstream
+// works on, so the request keeps its slots. Call end when the request has ended.
 func Outlive(client context.Context, atMost time.Duration) (ctx context.Context, end func()) {
 	ctx = context.WithValue(context.WithoutCancel(client), clientContext{}, client)
 	ctx, cancel := context.WithCancel(ctx)
@@ -101,7 +101,7 @@ func Outlive(client context.Context, atMost time.Duration) (ctx context.Context,
 // AbandonedFor is how long a request that holds a slot goes on after its client has left, by default.
 const AbandonedFor = 30 * time.Second
 
-// OutlivedClient is the context of the client that a request outlives; nil: the request ends with its client.
+// OutlivedClient returns the context of the client that a request outlives, or nil if the request ends with its client.
 func OutlivedClient(ctx context.Context) context.Context {
 	client, _ := ctx.Value(clientContext{}).(context.Context)
 	return client

@@ -13,22 +13,23 @@ import (
 )
 
 const (
-	// beforeSlot is how much of a body is in before its request takes a slot.
+	// beforeSlot is the number of bytes of a body that are read before its request takes a slot.
 	beforeSlot = 64 << 10
-	// heldRate and heldPatience are the rate and the patience of SlowBodies for bodies of requests with a slot. Who
-	// keeps a slot by a body sends beforeSlot bytes first, and heldRate bytes a second after heldPatience.
+	// heldRate and heldPatience are the rate and the patience of SlowBodies for bodies of requests with a slot. A
+	// client that keeps a slot by its body has to send beforeSlot bytes first, and heldRate bytes a second after
+	// heldPatience.
 	heldRate     = 16 << 10
 	heldPatience = 5 * time.Second
-	// maxBeforeSlots bounds the bytes that all requests without a slot have sent. Beyond it a request takes its slot
+	// maxBeforeSlots bounds the bytes that are kept for all requests without a slot. Beyond it a request takes its slot
 	// with a shorter beginning.
 	maxBeforeSlots = 16 << 20
 )
 
 // AwaitBody reads the beginning of a body, or all of it if it is short, before its request takes a slot of a key, and
-// gives the rest a much higher minimum rate, so that a client that drips its body keeps no slot from others. The result
-// takes the place of the request, and end must be called when its handler has returned; a later call does nothing. A
-// body that fails or comes too slowly is answered here: ok is false. AwaitBody does nothing to requests without a body,
-// and to those that need no such slot.
+// sets a much higher minimum rate for the rest, so that a client that drips its body keeps no slot from others. The
+// returned request replaces r, and end must be called when its handler has returned; a later call does nothing. If the
+// body fails or comes too slowly, AwaitBody answers the request and returns false. It does nothing to requests that
+// have no body, or need no such slot.
 func (g *HTTPGate) AwaitBody(w http.ResponseWriter, r *http.Request) (_ *http.Request, end func(), ok bool) {
 	if !hasBody(r) || !g.needsSlot(r) {
 		return r, noEnd, true
@@ -44,7 +45,7 @@ func (g *HTTPGate) AwaitBody(w http.ResponseWriter, r *http.Request) (_ *http.Re
 		timed.hurry()
 		body, unguard = timed, timed.end
 		ctx = context.WithValue(ctx, bodyOf{}, timed)
-	default: // body_timeout is 0: bodies may take as long as they like
+	default: // body_timeout is 0, so bodies may take any time
 		return r, noEnd, true
 	}
 	first, held, err := g.readFirst(body)
@@ -69,7 +70,7 @@ func (g *HTTPGate) AwaitBody(w http.ResponseWriter, r *http.Request) (_ *http.Re
 
 func noEnd() {}
 
-// needsSlot asks the gate. It lets a panic be Decide's to report, which meets it too.
+// needsSlot asks the gate. It ignores a panic, because Decide meets and reports the same one.
 func (g *HTTPGate) needsSlot(r *http.Request) (needs bool) {
 	defer func() { _ = recover() }()
 	req := g.describe(r, hottype.Client{}, 1)
@@ -78,7 +79,8 @@ func (g *HTTPGate) needsSlot(r *http.Request) (needs bool) {
 	return needs
 }
 
-// readFirst reads the first beforeSlot bytes of a body; io.EOF: it has no more. held is what they are counted with.
+// readFirst reads the first beforeSlot bytes of a body. The error is io.EOF if the body has no more. held is the number
+// of bytes that were counted for them.
 func (g *HTTPGate) readFirst(body io.Reader) (first []byte, held int64, err error) {
 	for err == nil && len(first) < beforeSlot {
 		if len(first) == cap(first) {
@@ -97,8 +99,8 @@ func (g *HTTPGate) readFirst(body io.Reader) (first []byte, held int64, err erro
 	return first, held, err
 }
 
-// rejectBody answers a request whose body is the client's fault. The connection ends: the rest of the body would be
-// read for a request.
+// rejectBody answers a request whose body is the client's fault. It ends the connection, because the rest of the body
+// would be read as a request.
 func rejectBody(w http.ResponseWriter, err error) {
 	w.Header().Set("Connection", "close")
 	switch {

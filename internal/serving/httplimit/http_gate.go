@@ -25,15 +25,15 @@ type Gate interface {
 
 	// NeedsSlot reports whether Begin would ask for a slot of a key, or of hot requests to an upstream.
 	NeedsSlot(now time.Time, req *hottype.Request) bool
-	// Release releases what a request holds, and Renew prolongs it. ResponseStarted releases what it holds only until
-	// then.
+	// Release releases the slots of a request, and Renew prolongs them. ResponseStarted releases the slots that a
+	// request holds only until then.
 	Release(now time.Time, l *verdict.Lease) (held bool)
 	Renew(now time.Time, l *verdict.Lease)
 	ResponseStarted(now time.Time, l *verdict.Lease)
 	// Refund refunds the charges that the status of a response refunds.
 	Refund(now time.Time, r *verdict.Refund, status int)
 
-	// UpstreamBegins records that a request waits for an upstream, and UpstreamEnds for how long it did. With status 0
+	// UpstreamBegins records that a request waits for an upstream, and UpstreamEnds how long it waited. With status 0
 	// the client did not wait for the response.
 	UpstreamBegins(now time.Time, upstream string)
 	UpstreamEnds(now time.Time, upstream string, took time.Duration, status int)
@@ -51,26 +51,26 @@ type HTTPGateConfig struct {
 	// Client names this client; if it is nil or returns the zero value, connection and header identify the client.
 	InContext bool
 	Client    func(*http.Request) hottype.Client
-	// AbandonedFor is the time for which a request that holds a slot goes on after its client has left. With 0 it ends
-	// at once.
+	// AbandonedFor is how long a request that holds a slot goes on after its client has left. With 0 it ends at once.
 	AbandonedFor time.Duration
-	// GuardsBodies makes AwaitBody bound the time that bodies take. It is for processes without a listener of ours.
+	// GuardsBodies makes AwaitBody bound the time that bodies take. It is for processes that do not use package
+	// listener.
 	GuardsBodies bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// HTTPGate takes requests of net/http through a Gate: it describes them, keeps what they hold until their handlers have
-// returned, and reports what became of them. It may be used by many goroutines.
+// HTTPGate takes requests of net/http through a Gate: it describes them, keeps their slots until their handlers have
+// returned, and reports their outcomes. Any number of goroutines may use it.
 type HTTPGate struct {
 	cfg      HTTPGateConfig
 	requests sync.Pool // of *hottype.Request, which the Gate's interface makes escape
 
-	bodies      SlowBodies   // of GuardsBodies
+	bodies      SlowBodies   // used if GuardsBodies is set
 	beforeSlots atomic.Int64 // bytes of bodies that AwaitBody has read
 }
 
-// NewHTTPGate builds an HTTPGate; it panics without a Gate.
+// NewHTTPGate returns an HTTPGate. It panics without a Gate.
 func NewHTTPGate(cfg HTTPGateConfig) *HTTPGate {
 	if cfg.Gate == nil {
 		panic("httplimit: NewHTTPGate: no gate")
@@ -84,8 +84,8 @@ func NewHTTPGate(cfg HTTPGateConfig) *HTTPGate {
 	return g
 }
 
-// Decide decides about a request of this client; the zero one is found by the connection and the header. Of cost 0
-// the Cost of the configuration is used. The body is not read.
+// Decide decides about a request of this client. A zero client stands for the client of the connection and the header,
+// and a cost of 0 for the Cost of the configuration. The body is not read.
 func (g *HTTPGate) Decide(r *http.Request, client hottype.Client, cost int64) (v verdict.Verdict) {
 	defer g.recoverTo(&v)
 	req := g.describe(r, client, cost)
@@ -94,8 +94,8 @@ func (g *HTTPGate) Decide(r *http.Request, client hottype.Client, cost int64) (v
 	return v
 }
 
-// DecideOpening is Decide for a stream that opens before its first message has come: without a query its parameters are
-// not known.
+// DecideOpening is like Decide, for a stream that opens before its first message has come. Without a query its
+// parameters are unknown.
 func (g *HTTPGate) DecideOpening(r *http.Request, client hottype.Client, cost int64) (v verdict.Verdict) {
 	defer g.recoverTo(&v)
 	req := g.describe(r, client, cost)
@@ -105,8 +105,8 @@ func (g *HTTPGate) DecideOpening(r *http.Request, client hottype.Client, cost in
 	return v
 }
 
-// DecideForCache is Decide for a response cache. The cache may answer requests with Verdict.Cache, and calls count with
-// their last verdict; else count is nil.
+// DecideForCache is like Decide, for a response cache. The cache may answer requests with Verdict.Cache, and calls
+// count with their last verdict. For other requests count is nil.
 func (g *HTTPGate) DecideForCache(r *http.Request) (v verdict.Verdict, count func(last *verdict.Verdict)) {
 	defer g.recoverTo(&v)
 	req := g.describe(r, hottype.Client{}, 0)
@@ -131,8 +131,8 @@ func (g *HTTPGate) recoverTo(v *verdict.Verdict) {
 	}
 }
 
-// describe makes the gate's request of an HTTP request: its target as received, its Host, its client and its header. It
-// goes back by release.
+// describe returns the gate's request for an HTTP request: its target as received, its Host, its client and its header.
+// release returns it to the pool.
 func (g *HTTPGate) describe(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
 	req := g.requests.Get().(*hottype.Request)
 	req.Method, req.Host, req.Target = r.Method, r.Host, Target(r)
@@ -151,10 +151,10 @@ func (g *HTTPGate) release(req *hottype.Request) {
 	g.requests.Put(req)
 }
 
-// ServeAllowed serves an allowed request with a handler. If the verdict says so, it measures the upstream, lets a
+// ServeAllowed serves an allowed request with a handler. If the verdict demands it, it measures the upstream, lets a
 // request that holds a slot outlive its client, and reports the status of the response to the gate, which may refund
-// the request. It calls onStatus, unless nil, with the status when the response begins. A handler whose response
-// nobody needs gets the server's own writer.
+// the request. It calls onStatus, unless nil, with the status when the response begins. If nothing needs the status,
+// the handler gets the server's own writer.
 func (g *HTTPGate) ServeAllowed(w http.ResponseWriter, r *http.Request, v *verdict.Verdict, next http.Handler,
 	onStatus func(status int)) {
 	if g.cfg.InContext {
@@ -174,7 +174,7 @@ func (g *HTTPGate) ServeAllowed(w http.ResponseWriter, r *http.Request, v *verdi
 		next.ServeHTTP(w, r)
 		return
 	case u != nil && u.seen != nil && hasBody(r):
-		r = r.WithContext(r.Context()) // the body is not ours to change
+		r = r.WithContext(r.Context()) // the body belongs to the caller's request
 	}
 	u.HandlerStartedAfterBody(r)
 	ServeWithStatus(w, r, next, func(status int) {

@@ -11,17 +11,17 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// Bounds in bytes of the texts that answers quote. With them the whole header of an answer is shorter than 2 KiB: a
-// gateway takes an answer that does not fit its buffer for none, and would let pass what is denied.
+// Bounds in bytes of the texts that responses quote. With them the whole header of a response is shorter than 2 KiB. A
+// gateway treats a response that does not fit its buffer as no response, and would let a denied request pass.
 const (
 	maxQuotedRule = 64
-	maxQuotedKey  = 416 // an alias has 406 at most
+	maxQuotedKey  = 416 // an alias has at most 406
 	maxDetail     = 512
 	hashDigits    = 32
 )
 
-// Quote cuts what answers quote of a verdict: the rule, and the key, whose length a client chooses. No answer of any
-// dialect quotes more, so that none grows with what a client sends.
+// Quote shortens the texts of a verdict that responses quote: the rule, and the key, whose length a client chooses. No
+// response of any dialect quotes more, so its length does not grow with a client's request.
 func Quote(v *hottype.Verdict) { v.Rule, v.Key = quotedRule(v.Rule), quotedKey(v.Key) }
 
 func quotedRule(rule string) string { return cut(rule, maxQuotedRule) }
@@ -37,7 +37,7 @@ func quotedKey(key hottype.Key) hottype.Key {
 	return hottype.Key(cut(string(key), maxQuotedKey))
 }
 
-// cut returns a text, or the beginning of a text that is longer than most and the hash of all of it.
+// cut returns a text. If the text is longer than most, it returns its beginning and the hash of all of it.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -46,7 +46,7 @@ func cut(s string, most int) string {
 	return s[:most-len("Zh")-hashDigits] + "Zh" + hex.EncodeToString(sum[:hashDigits/2])
 }
 
-// Detail returns a text for a person, or the beginning of a text that is longer than answers may be.
+// Detail returns a text for a person, or its beginning if it is longer than maxDetail.
 func Detail(text string) string {
 	if len(text) <= maxDetail {
 		return text
@@ -54,8 +54,8 @@ func Detail(text string) string {
 	return strings.ToValidUTF8(text[:maxDetail-len("…")], "") + "…"
 }
 
-// WithoutRedirects answers requests whose path http.ServeMux would clean by a redirect with 404: the redirect would
-// quote their whole targets.
+// WithoutRedirects answers requests whose path http.ServeMux would clean by a redirect with 404, because the redirect
+// would quote their whole targets.
 func WithoutRedirects(mux http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent := r.URL.EscapedPath()

@@ -26,8 +26,8 @@ const (
 // maxSFInteger is the greatest integer of a structured field (RFC 9651).
 const maxSFInteger = 999_999_999_999_999
 
-// SetLimits says which limit applied to the request and what is left of it, in RateLimit and RateLimit-Policy
-// (draft-ietf-httpapi-ratelimit-headers), or the fields that were usual before, or both:
+// SetLimits sets the fields that describe the limit that applied to the request and its rest: RateLimit and
+// RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers), or the older usual fields, or both:
 //
 //	RateLimit-Policy: "topic";q=200;w=2
 //	RateLimit: "topic";r=0;t=1
@@ -36,9 +36,9 @@ const maxSFInteger = 999_999_999_999_999
 //	X-RateLimit-Remaining: 0
 //	X-RateLimit-Reset: 1
 //
-// q is the capacity, w the seconds in which it is given again, r what remains, t the seconds until there is more
-// (Retry-After on a denial, absent where waiting does not help) or all of it. Nothing is set where no limit is
-// enforced: clients do not see limits in shadow mode.
+// q is the capacity, w the seconds in which it refills, r the rest, t the seconds until there is more (Retry-After on a
+// denial, absent if waiting does not help) or all of it. Nothing is set if no limit is enforced, because clients do not
+// see limits in shadow mode.
 func (a *Responder) SetLimits(h http.Header, v *hottype.Verdict) { a.setLimits(h, v, new(fieldValues)) }
 
 func (a *Responder) setLimits(h http.Header, v *hottype.Verdict, own *fieldValues) {
@@ -56,7 +56,7 @@ func (a *Responder) setLimits(h http.Header, v *hottype.Verdict, own *fieldValue
 	}
 }
 
-// exposed are the fields that scripts of other origins may read.
+// exposed lists the fields that scripts of other origins may read.
 var exposed = map[hottype.HeaderStyle]string{
 	"":                        "RateLimit, RateLimit-Policy, Retry-After",
 	hottype.HeadersRateLimit:  "RateLimit, RateLimit-Policy, Retry-After",
@@ -66,7 +66,7 @@ var exposed = map[hottype.HeaderStyle]string{
 }
 
 // IsLimitField reports whether SetLimits may set a field, or add to it. An upstream may have values of its own for it,
-// which stand beside the product's.
+// which are sent beside hotparam's.
 func IsLimitField(name string) bool {
 	switch name {
 	case fieldRateLimit, fieldPolicy, fieldLimit, fieldRemaining, fieldReset, fieldExpose:
@@ -106,7 +106,7 @@ func setRetryAfter(h http.Header, v *hottype.Verdict, own *fieldValues) {
 
 func retrySeconds(v *hottype.Verdict) int64 { return max(ceil(v.RetryAfter, time.Second), 1) }
 
-// resetDelay is the wait until a limit has more (denied) or all of it again.
+// resetDelay returns the wait until a limit has more (on a denial) or all of it again.
 func resetDelay(v *hottype.Verdict) time.Duration {
 	if v.Allowed {
 		return v.ResetAfter
@@ -134,8 +134,8 @@ func appendParam(b []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(b, name...), min(max(n, 0), maxSFInteger), 10)
 }
 
-// appendSFString writes a structured-field string. Bytes that one cannot hold
-// (rule names have none) are percent-encoded.
+// appendSFString appends a structured-field string. Bytes that it cannot hold, which rule names do not have, are
+// percent-encoded.
 func appendSFString(b []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	b = append(b, '"')
@@ -165,11 +165,10 @@ func AppendEscaped(b []byte, s string, plain func(byte) bool) []byte {
 	return b
 }
 
-// ceil is how many units d takes, rounded up.
+// ceil returns the number of units that d takes, rounded up.
 func ceil(d, unit time.Duration) int64 { return limitcore.CeilDiv(int64(d), int64(unit)) }
 
-// Millis is a wait in whole milliseconds, rounded up so that waiting that long
-// is enough; -1 for hottype.Never.
+// Millis returns a wait in whole milliseconds, rounded up so that waiting that long is enough, or -1 for hottype.Never.
 func Millis(d time.Duration) int64 {
 	if d == hottype.Never {
 		return -1
@@ -177,18 +176,18 @@ func Millis(d time.Duration) int64 {
 	return ceil(d, time.Millisecond)
 }
 
-// fieldValues has the values of several header fields, and the text of those that are made for one response. The zero
-// value allocates when it is first used.
+// fieldValues has the values of several header fields, and the text of the values that are made for one response. The
+// zero value allocates when it is first used.
 type fieldValues struct {
 	values []string
 	text   []byte
 }
 
-// fieldBytes is what the fields of a limit usually take.
+// fieldBytes is the usual length of the fields of a limit.
 const fieldBytes = 96
 
-// newFieldValues is room for the values of a denial in one allocation, as net/textproto has it. Its strings and slices
-// belong to one header: what others do to them changes no other response.
+// newFieldValues returns room for the values of a denial in one allocation, as net/textproto does. Its strings and
+// slices belong to one header, so that changes to them affect no other response.
 func newFieldValues() *fieldValues {
 	var m struct {
 		fieldValues
@@ -209,7 +208,7 @@ func (f *fieldValues) set(h http.Header, name, value string) {
 	h[name] = f.values[n-1 : n : n]
 }
 
-// add sets a value beside the others that are there.
+// add sets a value beside the present ones.
 func (f *fieldValues) add(h http.Header, name, value string) {
 	switch there := h[name]; {
 	case len(there) == 0:

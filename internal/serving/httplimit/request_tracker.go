@@ -12,20 +12,21 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// RequestTracker tracks an allowed request of another framework than net/http. The framework reports
-// when it begins, is answered and ends. It is safe for concurrent use, and a nil *RequestTracker does nothing.
+// RequestTracker tracks an allowed request of another framework than net/http. The framework reports when the request
+// begins, is answered and ends. It is safe for concurrent use, and a nil *RequestTracker does nothing.
 type RequestTracker struct {
-	ctx     context.Context // of the request: over when the client left
+	ctx     context.Context // of the request; it ends when the client leaves
 	gate    *HTTPGate
-	seen    *upstreamTimer  // nil: no limit adapts to its outcome
-	refund  *verdict.Refund // nil: it gets nothing back
-	release func()          // nil: it holds nothing
+	seen    *upstreamTimer  // nil if no limit adapts to its outcome
+	refund  *verdict.Refund // nil if nothing is refunded
+	release func()          // nil if it holds no slots
 
 	mu       sync.Mutex
 	answered bool
 }
 
-// Track gives what has to be told of a request that a verdict lets pass; nil: nothing. Done has to follow.
+// Track returns the tracker of a request that a verdict allows, or nil if nothing has to be tracked. Done has to
+// follow.
 func (g *HTTPGate) Track(ctx context.Context, v *verdict.Verdict) *RequestTracker {
 	u := g.newTracker(ctx, v)
 	if v.Lease != nil {
@@ -35,7 +36,7 @@ func (g *HTTPGate) Track(ctx context.Context, v *verdict.Verdict) *RequestTracke
 	return u
 }
 
-// newTracker is Track without the lease.
+// newTracker is like Track, without the lease.
 func (g *HTTPGate) newTracker(ctx context.Context, v *verdict.Verdict) *RequestTracker {
 	if v.Upstream == "" && v.Refund == nil {
 		return nil
@@ -50,14 +51,15 @@ func (g *HTTPGate) newTracker(ctx context.Context, v *verdict.Verdict) *RequestT
 // HoldsSlots reports whether the request holds slots of limits of requests in flight.
 func (u *RequestTracker) HoldsSlots() bool { return u != nil && u.release != nil }
 
-// HandlerStarted says that the handler has the whole request.
+// HandlerStarted records that the handler has the whole request.
 func (u *RequestTracker) HandlerStarted() {
 	if u != nil && u.seen != nil {
 		u.seen.begin()
 	}
 }
 
-// HandlerStartedAfterBody calls HandlerStarted when the body of r was read: its Body is replaced. It has none: at once.
+// HandlerStartedAfterBody calls HandlerStarted when the body of r has been read, for which it replaces Body, or at once
+// if r has no body.
 func (u *RequestTracker) HandlerStartedAfterBody(r *http.Request) {
 	switch {
 	case u == nil || u.seen == nil:
@@ -68,7 +70,7 @@ func (u *RequestTracker) HandlerStartedAfterBody(r *http.Request) {
 	}
 }
 
-// ResponseStarted says that the answer begins, and its HTTP status. Only the first call means something.
+// ResponseStarted records that the response begins, and its HTTP status. Only the first call counts.
 func (u *RequestTracker) ResponseStarted(status int) {
 	if u == nil || u.answeredBefore() {
 		return
@@ -76,12 +78,12 @@ func (u *RequestTracker) ResponseStarted(status int) {
 	if u.seen != nil {
 		u.seen.answered(status)
 	}
-	if u.refund != nil && u.ctx.Err() == nil { // a client that leaves gets nothing back
+	if u.refund != nil && u.ctx.Err() == nil { // no refund for a client that left
 		u.gate.cfg.Gate.Refund(u.gate.cfg.Now(), u.refund, status)
 	}
 }
 
-// answeredBefore notes that there is an answer, and says whether there was one before.
+// answeredBefore records a response, and reports whether there was one before.
 func (u *RequestTracker) answeredBefore() (before bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -89,8 +91,8 @@ func (u *RequestTracker) answeredBefore() (before bool) {
 	return before
 }
 
-// Done gives back what the request holds. Call it in any case; the second call does nothing. A request without an
-// answer was failed by its handler, which panicked.
+// Done releases the slots of the request. Call it in any case; the second call does nothing. A request without a
+// response counts as failed by its handler, which panicked.
 func (u *RequestTracker) Done() {
 	if u == nil {
 		return
@@ -101,8 +103,8 @@ func (u *RequestTracker) Done() {
 	}
 }
 
-// KeepLease keeps the lease of a verdict, if it has one, until release is called:
-// responses may take longer than it lives. release does nothing the second time.
+// KeepLease keeps the lease of a verdict, if it has one, until release is called, because responses may take longer
+// than the lease lives. A second call of release does nothing.
 func (g *HTTPGate) KeepLease(l *verdict.Lease) (release func()) {
 	if l == nil {
 		return func() {}
@@ -122,7 +124,7 @@ type leaseRenewal struct {
 	lease *verdict.Lease
 	every time.Duration
 
-	mu    sync.Mutex // also held over a renewal, which must not come after the release
+	mu    sync.Mutex // also held during a renewal, which must not come after the release
 	timer *time.Timer
 	over  bool
 }
@@ -146,9 +148,9 @@ func (h *leaseRenewal) release() {
 	}
 }
 
-// Wait holds an allowed request back for as long as its verdict says, which is
-// nothing for most, and reports whether it is still wanted then: false when ctx
-// ended first, because the client left. The place it had is not given to others.
+// Wait holds an allowed request back for the time in its verdict, which is 0 for most, and reports whether the request
+// may still go on. It returns false if ctx ended first, because the client left. The place of that request is not
+// passed on to others.
 func Wait(ctx context.Context, v *hottype.Verdict) bool {
 	return v.Wait <= 0 || wait.For(ctx, v.Wait)
 }

@@ -11,25 +11,24 @@ import (
 	"time"
 )
 
-// ErrSlowBody is what reading a body returns whose client was too slow.
+// ErrSlowBody is the error of reading a body whose client was too slow.
 var ErrSlowBody = errors.New("httplimit: the request body came too slowly")
 
-// minBodyRate is how many bytes a second a body must bring in the long run.
+// minBodyRate is the number of bytes a second that a body must bring in the long run.
 const minBodyRate = 500
 
-// SlowBodies gives request bodies a deadline that moves as they progress. A body
-// may keep its reader waiting for the patience; every 500 bytes give a second
-// back, never more than the patience. So an upload of hours passes, and one that
-// stands still or drips is cut. Time that the reader itself takes does not count.
+// SlowBodies sets a deadline for request bodies that moves as they progress. A body may keep its reader waiting for the
+// patience, and every 500 bytes return a second, up to the patience. So an upload of hours passes, and one that stands
+// still or drips is cut off. Time that the reader itself takes does not count.
 type SlowBodies struct {
-	Timeout time.Duration // 0: bodies may take as long as they like
+	Timeout time.Duration // 0 if bodies may take any time
 	cut     atomic.Uint64
 }
 
-// Cut is how many bodies came too slowly.
+// Cut returns the number of bodies that came too slowly.
 func (s *SlowBodies) Cut() uint64 { return s.cut.Load() }
 
-// Protect puts the deadline on the bodies that a handler reads.
+// Protect sets the deadline for the bodies that a handler reads.
 func (s *SlowBodies) Protect(next http.Handler) http.Handler {
 	if s.Timeout <= 0 {
 		return next
@@ -45,29 +44,29 @@ func (s *SlowBodies) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// guard puts a deadline on one body.
+// guard sets a deadline for one body.
 func (s *SlowBodies) guard(w http.ResponseWriter, body io.ReadCloser) *timedBody {
 	b := &timedBody{ReadCloser: body, control: http.NewResponseController(w), owner: s,
 		left: s.Timeout, patience: s.Timeout, rate: minBodyRate}
-	b.setDeadline(time.Now().Add(s.Timeout)) // the server itself reads what a handler leaves
+	b.setDeadline(time.Now().Add(s.Timeout)) // the server itself reads the rest that a handler leaves
 	return b
 }
 
-// bodyOf is where the context of a request has its timedBody.
+// bodyOf is the context key of a request's timedBody.
 type bodyOf struct{}
 
-// timedBody is one body. It is read by one goroutine at a time.
+// timedBody is one body. One goroutine reads it at a time.
 type timedBody struct {
 	io.ReadCloser
 	owner    *SlowBodies
 	left     time.Duration // of the patience
 	patience time.Duration
-	rate     time.Duration // bytes that give a second back
-	until    atomic.Int64  // the deadline in unix nanoseconds; 0: none
+	rate     time.Duration // bytes that return a second
+	until    atomic.Int64  // the deadline in unix nanoseconds; 0 for no deadline
 	slow     atomic.Bool   // it was cut
 
 	mu      sync.Mutex               // guards control
-	control *http.ResponseController // nil: the handler has returned
+	control *http.ResponseController // nil after the handler has returned
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
@@ -87,18 +86,18 @@ func (b *timedBody) Read(p []byte) (int, error) {
 		b.owner.cut.Add(1)
 		return n, ErrSlowBody
 	}
-	b.setDeadline(time.Time{}) // the connection is watched for its end while the request is answered
+	b.setDeadline(time.Time{}) // while the request is answered, the connection is watched for its end
 	return n, err
 }
 
-// hurry gives a body that nobody has read yet the rate and the patience of requests that hold slots.
+// hurry sets the rate and the patience of requests that hold slots, for a body that is still unread.
 func (b *timedBody) hurry() {
 	b.rate, b.patience = heldRate, min(heldPatience, b.patience)
 	b.left = b.patience
 }
 
-// TooSlow reports whether the body of a request came too slowly. The context of the
-// request ends then too, so who passes a body on may see that before [ErrSlowBody].
+// TooSlow reports whether the body of a request came too slowly. The context of the request ends then too, so code that
+// passes a body on may see that before [ErrSlowBody].
 func TooSlow(r *http.Request) bool {
 	b, ok := r.Context().Value(bodyOf{}).(*timedBody)
 	if !ok {
@@ -108,7 +107,7 @@ func TooSlow(r *http.Request) bool {
 	return b.slow.Load() || until != 0 && time.Now().UnixNano() >= until
 }
 
-// setDeadline does nothing where a connection knows no deadlines.
+// setDeadline sets the deadline. It does nothing if the connection has no deadlines.
 func (b *timedBody) setDeadline(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,8 +120,8 @@ func (b *timedBody) setDeadline(t time.Time) {
 	}
 }
 
-// end leaves the connection alone from now on: its next request has deadlines of
-// its own, while a transport may still be reading this body.
+// end leaves the connection alone from now on, because its next request has deadlines of its own, while a transport may
+// still be reading this body.
 func (b *timedBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,21 +12,21 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// upstreamTimer measures the upstream of a request whose limits adapt to it: how long the first byte of the response
-// takes, and its status. It counts neither the time in which a client sends the body of its request, nor that in which
-// it reads the response: a slow client must not look like a slow upstream.
+// upstreamTimer measures the upstream of a request whose limits adapt to it: the time until the first byte of the
+// response, and the status. It counts neither the time in which a client sends the body of its request, nor the time in
+// which it reads the response, because a slow client must not look like a slow upstream.
 type upstreamTimer struct {
-	ctx      context.Context // of the request: over when the client left
+	ctx      context.Context // of the request; it ends when the client leaves
 	gate     *HTTPGate
 	upstream string
-	lease    *verdict.Lease // nil: none
+	lease    *verdict.Lease // may be nil
 
 	mu   sync.Mutex // a transport reads the body in a goroutine of its own
-	at   time.Time  // when the upstream had the request; zero: not yet
+	at   time.Time  // when the upstream had the request; zero before
 	over bool
 }
 
-// begin is when the upstream has the whole request.
+// begin records that the upstream has the whole request.
 func (o *upstreamTimer) begin() {
 	now := o.gate.cfg.Now()
 	o.mu.Lock()
@@ -37,19 +37,19 @@ func (o *upstreamTimer) begin() {
 	}
 }
 
-// answered is when the answer begins.
+// answered records that the response begins.
 func (o *upstreamTimer) answered(status int) {
 	now := o.gate.cfg.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.over = true
 	if o.ctx.Err() != nil {
-		status = 0 // whatever was written, the client had gone
+		status = 0 // the client had left, whatever was written
 	}
 	if o.lease != nil {
 		o.gate.cfg.Gate.ResponseStarted(now, o.lease)
 	}
-	if !o.at.IsZero() { // else it answered before it had the request, which says nothing
+	if !o.at.IsZero() { // a response before the whole request would prove nothing
 		o.gate.cfg.Gate.UpstreamEnds(now, o.upstream, now.Sub(o.at), status)
 	}
 }
@@ -67,22 +67,22 @@ func (b *observedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// hasBody reports whether a request has a body that its handler has to read first. Caddy puts a
-// reader of its own instead of http.NoBody.
+// hasBody reports whether a request has a body that its handler has to read first. Caddy sets a reader of its own
+// instead of http.NoBody.
 func hasBody(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
 }
 
-// ServeWithStatus calls a handler and tells the status of its answer when that begins, once; 500 where it panics
-// before.
+// ServeWithStatus calls a handler, and told once with the status of the response when it begins, or with 500 if the
+// handler panics before.
 func ServeWithStatus(w http.ResponseWriter, r *http.Request, next http.Handler, told func(status int)) {
 	s := &statusWriter{ResponseWriter: w, onStatus: told}
-	defer s.report(http.StatusInternalServerError) // it panicked
+	defer s.report(http.StatusInternalServerError) // in case it panics
 	next.ServeHTTP(s, r)
-	s.report(http.StatusOK) // a handler that writes nothing says so
+	s.report(http.StatusOK) // in case it writes nothing
 }
 
-// statusWriter says which status an answer has. One goroutine uses it, that of the handler.
+// statusWriter reports the status of a response. Only the handler's goroutine uses it.
 type statusWriter struct {
 	http.ResponseWriter
 	onStatus func(status int)
@@ -96,7 +96,7 @@ func (s *statusWriter) report(status int) {
 	}
 }
 
-// Unwrap lets http.ResponseController find what the server's own writer can do.
+// Unwrap lets http.ResponseController find the capabilities of the server's own writer.
 func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 func (s *statusWriter) WriteHeader(status int) {
@@ -111,13 +111,13 @@ func (s *statusWriter) Write(p []byte) (int, error) {
 	return s.ResponseWriter.Write(p)
 }
 
-// Flush implements http.Flusher, which sends the header.
+// Flush implements http.Flusher. It sends the header.
 func (s *statusWriter) Flush() {
 	s.report(http.StatusOK)
-	_ = http.NewResponseController(s.ResponseWriter).Flush() // a writer that cannot is not flushed
+	_ = http.NewResponseController(s.ResponseWriter).Flush() // a writer that cannot flush is not flushed
 }
 
-// Hijack implements http.Hijacker: the answer is the handler's own affair from then on.
+// Hijack implements http.Hijacker. After it the response is left to the handler.
 func (s *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(s.ResponseWriter).Hijack()
 	if err == nil {
