@@ -3,10 +3,8 @@
 //	request ──> client address ──> gate ──> allowed: RateLimit fields, then your handler
 //	                                  └──> denied: 429, Retry-After, problem+json
 //
-// A request without a limit passes without an allocation. The handler
-// gets the ResponseWriter of the server, so flushing, hijacking and
-// sendfile work as before. The body is not read. If deciding panics, the request
-// is allowed.
+// A request without a limit passes without an allocation. The handler gets the ResponseWriter of the server, so
+// flushing, hijacking and sendfile work as before. The body is not read. If deciding panics, the request is allowed.
 package middleware
 
 import (
@@ -21,46 +19,43 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// Options configure a layer. The zero value trusts no proxy and answers denied requests with
-// 429.
+// Options configure a layer. The zero value trusts no proxy and answers denied requests with 429.
 type Options struct {
-	// Clients finds the client of a request behind proxies; nil: the client is the peer of the
-	// connection.
+	// Clients finds the client of a request behind proxies. If it is nil, the client is the peer of the connection.
 	Clients *httplimit.Clients
 	// Answers writes the responses to denied requests, and the header fields.
 	Answers httplimit.Responder
-	// Client names the client; the zero value, or nil: its address. Handlers may answer named clients
-	// each in its own way, so these requests are not answered from the cache.
+	// Client names the client. If it is nil or returns the zero value, the address identifies the client. Handlers may
+	// answer named clients each in its own way, so their requests are not answered from the cache.
 	Client func(*http.Request) hottype.Client
-	// Cost is what a request is charged to its limits; nil, or 0: 1.
+	// Cost returns the cost of a request for its limits. If it is nil or returns 0, the cost is 1.
 	Cost func(*http.Request) int64
-	// Forwards says that the handlers send requests on, as httputil.ReverseProxy does: their URL is judged,
-	// without hop-by-hop fields, and a request that holds a slot outlives its client. Other handlers see the
-	// request as the gate does, so nothing is removed for them.
+	// Forwards is true if the handlers send requests on, as httputil.ReverseProxy does. Their URL is then judged,
+	// without hop-by-hop fields, and a request that holds a slot outlives its client. Other handlers see the request as
+	// the gate does, so nothing is removed for them.
 	Forwards bool
 	// InContext puts the verdict and the client into the context of requests that the handler gets, for
 	// httplimit.JudgedFrom.
 	InContext bool
-	// Cache configures the responses for hot keys whose rule has a cache. The layer fills in its
-	// Gate, Answers, Now and Log.
+	// Cache configures the responses for hot keys whose rule has a cache. The layer sets its Gate, Answers, Now and
+	// Log.
 	Cache respcache.Config
 	// SharedCache is the cache of another layer, which both use.
 	SharedCache *respcache.Cache
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log receives problems of the cache; nil: discarded.
+	// Log receives problems of the cache; nil discards them.
 	Log *slog.Logger
 }
 
-// Layer is a gate before handlers. It may be used by many goroutines, and
-// before many handlers.
+// Layer is a gate before handlers. Any number of goroutines may use it, before any number of handlers.
 type Layer struct {
 	gate  *httplimit.HTTPGate
 	opt   Options
 	cache *respcache.Cache
 }
 
-// New makes a layer. It panics on a nil gate and on a status that is not 4xx or 5xx.
+// New returns a layer. It panics on a nil gate and on a status that is not 4xx or 5xx.
 func New(gate httplimit.Gate, opt Options) *Layer {
 	if err := opt.Answers.Check(); err != nil {
 		panic(fmt.Sprintf("middleware: %v", err))
@@ -118,5 +113,5 @@ func (l *Layer) decide(r *http.Request) (v verdict.Verdict, count func(*verdict.
 	return l.gate.DecideForCache(r)
 }
 
-// Cache is the response cache of the layer. The caller of New runs it.
+// Cache returns the response cache of the layer. The caller of New runs it.
 func (l *Layer) Cache() *respcache.Cache { return l.cache }
