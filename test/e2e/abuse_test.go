@@ -18,8 +18,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// abuses are what hostile clients and failing gateways do with a connection. Each gets one, and the
-// fields of an HTTP/2 request that the listener takes. It ends when the connection is closed.
+// abuses are the ways in which hostile clients and failing gateways use a connection. Each function gets a connection,
+// and the fields of an HTTP/2 request that the listener takes. It ends when the connection is closed.
 var abuses = []struct {
 	name  string
 	times int // connections, one after the other
@@ -94,7 +94,7 @@ func startHTTP2(conn net.Conn) *http2Client {
 	return h
 }
 
-// request begins a request whose body does not come.
+// request begins a request whose body never comes.
 func (h *http2Client) request(fields []hpack.HeaderField) uint32 {
 	id := h.next
 	h.next += 2
@@ -106,9 +106,9 @@ func (h *http2Client) request(fields []hpack.HeaderField) uint32 {
 	return id
 }
 
-// What clients do with their connections costs bounded memory, and other callers get their answers.
+// Clients can use only bounded memory by their connections, and other callers get their answers.
 func TestAbusedConnections(t *testing.T) {
-	t.Setenv("GOMEMLIMIT", "8GiB") // no ballast: what is held is measured, not what the collector lets lie
+	t.Setenv("GOMEMLIMIT", "8GiB") // no ballast: memory that the collector has not freed yet does not count
 	redis := redistest.Start(t)
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "page")
@@ -134,7 +134,7 @@ func TestAbusedConnections(t *testing.T) {
 		{"decide", decide, call("/v1/decide", "application/json")},
 		{"envoy", grpc, call("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", "application/grpc")},
 	}
-	const most = 96 << 20 // what a process may grow by
+	const most = 96 << 20 // the growth that a process may have
 	before := p.Memory()
 	for _, l := range listeners {
 		for _, a := range abuses {

@@ -22,8 +22,8 @@ import (
 var adaptiveResults = flag.String("adaptive.results", "",
 	"run every way of limiting, and write what came of it into this file")
 
-// slowUpstream answers ten requests at a time, in 50 ms each: 200 a second. The others wait in a queue
-// without end, and it works on for those who have left.
+// slowUpstream answers ten requests at a time, in 50 ms each: 200 a second. The others wait in an unbounded queue, and
+// it also works on requests of clients that have left.
 type slowUpstream struct {
 	*httptest.Server
 	places  chan struct{}
@@ -64,7 +64,7 @@ type arrivals struct {
 	Hot, Refused, Answered, Failed int
 	Cold, ColdFailed               int
 	P90                            float64 // of those let pass, ms
-	Rate, Cap                      float64 // that the aggregator says; 0: nothing yet
+	Rate, Cap                      float64 // as the aggregator reports them, or 0 before the first report
 	Why                            string
 	took                           []time.Duration
 	hot, refused, answered, failed atomic.Int64
@@ -150,7 +150,7 @@ func (s *slowSite) run() {
 	}
 }
 
-// change makes what a second begins with.
+// change applies the changes at the beginning of a second.
 func (s *slowSite) change(second int) {
 	switch second {
 	case halvedAt:
@@ -164,7 +164,7 @@ func (s *slowSite) change(second int) {
 	}
 }
 
-// see asks the aggregator what it says at the end of a second.
+// see records the report of the aggregator at the end of a second.
 func (s *slowSite) see(second int) {
 	_, body := get(s.t, "http://"+s.admin+"/v1/upstreams")
 	var said struct {
@@ -180,8 +180,7 @@ func (s *slowSite) see(second int) {
 	}
 }
 
-// ask sends one request without waiting for it. More than 4,000 at a time are no readers any more: the
-// rest counts as failed.
+// ask sends one request without waiting for it. At most 4,000 requests run at a time; the rest counts as failed.
 func (s *slowSite) ask(a *arrivals, target string, hot bool) {
 	if hot {
 		a.hot.Add(1)
@@ -246,7 +245,7 @@ func phases() []phase {
 	}
 }
 
-// result is what came of a phase.
+// result is the outcome of a phase.
 type result struct {
 	Phase      string
 	Within     float64 // part of the seconds with a p90 of at most 250 ms
@@ -272,8 +271,8 @@ func (s *slowSite) judge(p phase) result {
 	return r
 }
 
-// An adaptive limit finds what a real upstream bears behind two limiters and Redis: with ten times as
-// much asked for, with half of its capacity gone, and after it stalled. It runs beside no other test.
+// An adaptive limit finds the capacity of a real upstream behind two limiters and Redis: at ten times that load, with
+// half of the capacity removed, and after the upstream stalled. The test runs beside no other one.
 func TestAdaptiveAcrossLimiters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes two minutes")

@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// lossyLink passes datagrams on and drops so many percent of them.
+// lossyLink forwards datagrams and drops percent of them.
 func lossyLink(t *testing.T, to string, percent *atomic.Int64) (addr string) {
 	t.Helper()
 	in, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -72,7 +72,7 @@ type arrivalLimiter struct {
 	decide, admin string
 }
 
-// limiter starts one that sends its counts to an address, and asks it about a topic until the end of the test.
+// limiter starts a limiter that sends its counts to an address, and asks it about a topic until the end of the test.
 func (s *arrivalSite) limiter(statsd string) *arrivalLimiter {
 	s.t.Helper()
 	l := &arrivalLimiter{t: s.t, decide: freeport.Addr(s.t), admin: freeport.Addr(s.t)}
@@ -108,7 +108,7 @@ func (l *arrivalLimiter) status(ok bool, text string) {
 	}
 }
 
-// logged wants so many lines about the beginning and the end of an outage.
+// logged checks the number of lines about the beginning and about the end of an outage.
 func (l *arrivalLimiter) logged(begins, ends int) {
 	l.t.Helper()
 	said := l.Said()
@@ -118,8 +118,8 @@ func (l *arrivalLimiter) logged(begins, ends int) {
 	}
 }
 
-// The datagrams of one of two limiters are dropped, some of them and then all: it notices within seconds, once each
-// time, and the other one has no reason to.
+// A limiter notices within seconds, and reports once each time, that some and then all of its datagrams are dropped. A
+// second limiter without loss reports nothing.
 func TestHalfOfTheCountsAreLost(t *testing.T) {
 	t.Parallel()
 	var percent atomic.Int64
@@ -153,7 +153,7 @@ func TestHalfOfTheCountsAreLost(t *testing.T) {
 	}
 }
 
-// Nothing reads at the address of the StatsD server, or nothing listens there and its host says so now and then: told
+// A StatsD server that nothing reads, or a host where nothing listens and which reports so now and then, is reported
 // once, not each second.
 func TestNothingListensOneHopAway(t *testing.T) {
 	t.Parallel()
@@ -191,8 +191,8 @@ func TestNothingListensOneHopAway(t *testing.T) {
 	healthy.logged(0, 0)
 }
 
-// hostWithoutServer is an address of a network namespace of its own, behind a pair of virtual devices, where no program
-// listens; false where the system does not let this test make one.
+// hostWithoutServer returns an address of a network namespace of its own, behind a pair of virtual devices, where no
+// program listens, or false if the system does not let this test make one.
 func hostWithoutServer(t *testing.T) (addr string, ok bool) {
 	t.Helper()
 	n := rand.IntN(200)

@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// Wrong input gets an error that says what, where and what to do.
+// Wrong input is rejected with an error that names the fault, its place and the remedy.
 func TestWrongConfigurations(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,7 +27,7 @@ func TestWrongConfigurations(t *testing.T) {
 	tests := []struct {
 		name string
 		args []string
-		file string // text of --config, "" for none
+		file string // text of --config, or "" to omit it
 		exit int
 		want []string
 	}{
@@ -123,7 +123,7 @@ func TestDecisionsOffLoopbackNeedAToken(t *testing.T) {
 	}
 }
 
-// Programs that lack what they need say which setting gives it.
+// Programs that lack a required setting name it in their error.
 func TestWhatProgramsNeed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ program, want string }{
@@ -146,8 +146,8 @@ func TestWhatProgramsNeed(t *testing.T) {
 	}
 }
 
-// A sidecar and an aggregator start without Redis, say so, answer by the
-// failure policy, and use Redis when it comes.
+// A sidecar and an aggregator start without Redis, log that it is missing, answer by the failure policy, and use Redis
+// once it is there.
 func TestRedisAbsentAtStart(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

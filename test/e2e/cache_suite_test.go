@@ -18,8 +18,8 @@ import (
 )
 
 // cacheSuite is the test suite of the HTTP working group for caches. It has grown since its last release:
-// HOTPARAM_CACHE_TESTS names a copy of its repository (github.com/http-tests/cache-tests), with its
-// packages installed, to be run in its place. What fails is compared in both cases.
+// HOTPARAM_CACHE_TESTS names a copy of its repository (github.com/http-tests/cache-tests), with its packages installed,
+// to be run in its place. The failures are compared in both cases.
 const cacheSuite = "http-cache-tests@0.4.5"
 
 // servedRules serve all that the suite asks for, by the rules of HTTP alone: nothing is
@@ -49,8 +49,8 @@ var cacheFailures = map[string][]string{
 	},
 }
 
-// releaseFailures are those of the release that its repository has corrected since: what makes an Age invalid, and
-// whether a proxy has to make an answer for an upstream that closes the connection.
+// releaseFailures are the failing tests of the release that its repository has corrected since: when an Age is invalid,
+// and whether a proxy has to make an answer for an upstream that closes the connection.
 var releaseFailures = map[string][]string{"required": {
 	"304-etag-update-response-Set-Cookie", "age-parse-dup-0", "age-parse-dup-0-twoline", "age-parse-dup-old",
 	"age-parse-float", "age-parse-negative", "age-parse-nonnumeric", "age-parse-numeric-parameter",
@@ -115,7 +115,7 @@ func TestCacheKeepsTheRulesOfHTTP(t *testing.T) {
 		for (const s of suites) for (const t of s.tests) if (!t.browser_only) kinds[t.id] = t.kind || 'required'
 		console.log(JSON.stringify(kinds))`), &kinds)
 	// The suite's server closes kept connections after some seconds, which on a busy machine may meet a request on its
-	// way: what fails has failed three times.
+	// way: so only a test that has failed three times counts as failed.
 	var failed map[string][]string
 	var total map[string]int
 	for range 3 {
@@ -147,7 +147,7 @@ func cacheFailuresOf(kinds map[string]string, passed map[string]bool) (failed ma
 	failed, total = map[string][]string{}, map[string]int{}
 	for id, kind := range kinds {
 		if kind == "check" {
-			continue // what a cache may do or not
+			continue // behaviour that is optional for a cache
 		}
 		total[kind]++
 		if !passed[id] && !slices.Contains(cacheMayFail, id) {
@@ -166,7 +166,7 @@ func node(dir string, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// fromJSON runs a program and reads what it prints.
+// fromJSON runs a program and decodes its output.
 func fromJSON(t *testing.T, cmd *exec.Cmd, into any) {
 	t.Helper()
 	var said strings.Builder

@@ -14,7 +14,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// The command line reads and changes what a running program holds: what it says is what the next request feels.
+// The command line reads and changes the state of a running program, and the next request is decided by the state that
+// it printed.
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// The completions that packages install are those that the program prints, which names its own path.
+// The packaged completions are equal to the printed ones, but for the path of the program, which the printed ones name.
 func TestPackagedCompletions_AreThePrintedOnes(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(program.Ours(t), "hotparam")

@@ -134,7 +134,7 @@ func limited(t *testing.T, redis ...string) (aggregator, limiter *program.Proces
 	return aggregator, limiter
 }
 
-// mentions waits until a program has logged the failure: one that nobody sees is no test of its lines.
+// mentions waits until a program has logged the failure, because a failure that is not noticed tests no log lines.
 func mentions(t *testing.T, p *program.Process, what string) {
 	t.Helper()
 	program.Await(t, time.Minute, p.Name()+" to log "+what, func() bool { return strings.Contains(p.Said(), what) })
@@ -185,7 +185,7 @@ func masterIsReplaced(t *testing.T) {
 	fails(t, 15*time.Second)
 }
 
-// fewSentinels leaves one of three, and closes the connections to the master, so that it is asked for.
+// fewSentinels leaves one of three, and closes the connections to the master, so that the programs query the sentinel.
 func fewSentinels(t *testing.T) {
 	s := redistest.StartSentinels(t)
 	_, limiter := limited(t, "--redis.addr", strings.Join(s.Addrs(), ","), "--redis.sentinel_master",
@@ -235,8 +235,8 @@ func graphiteFails(t *testing.T) {
 	fails(t, 20*time.Second)
 }
 
-// kafkaComesAndGoes gives a collector and an aggregator a broker that refuses connections, takes them and says nothing,
-// works, and is gone again.
+// kafkaComesAndGoes connects a collector and an aggregator to a broker that first refuses connections, then accepts
+// them and does not answer, then works, and then stops.
 func kafkaComesAndGoes(t *testing.T) {
 	addr := freeport.Addr(t)
 	_, port, _ := net.SplitHostPort(addr)

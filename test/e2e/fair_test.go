@@ -20,10 +20,10 @@ type readers struct {
 	limiters      [2]string
 	asked, light  atomic.Int64 // of the 50
 	heavy, failed atomic.Int64
-	late          atomic.Int64 // batches that this machine sent too late to be what they stand for
+	late          atomic.Int64 // batches that were sent too late to stand for their ten milliseconds
 }
 
-// batch asks one limiter for what is due in ten milliseconds.
+// batch sends one limiter the requests that are due in ten milliseconds.
 func (r *readers) batch(i int) {
 	checks := make([]string, 0, 6)
 	check := func(ip string) {
@@ -51,7 +51,7 @@ func (r *readers) batch(i int) {
 	r.asked.Add(1)
 }
 
-// play asks for a time, a hundred batches a second, late ones all the same.
+// play sends a hundred batches a second for the time d. It also sends batches that are late.
 func (r *readers) play(d time.Duration) {
 	var sent int
 	began := time.Now()
@@ -68,9 +68,9 @@ func (r *readers) play(d time.Duration) {
 	}
 }
 
-// One client at five times the limit takes next to nothing from 50 that ask for little,
-// over two limiters and a real Redis; a plain bucket gives them what is left over. It runs
-// beside no other test: a machine that is busy sends bursts in place of a stream.
+// One client at five times the limit takes next to nothing from 50 that ask for little, over two limiters and a real
+// Redis; a plain bucket leaves them only the rest. The test runs beside no other one, because a busy machine sends
+// bursts in place of a stream.
 func TestFairAcrossLimiters(t *testing.T) {
 	redis := redistest.Start(t)
 	for name, fair := range map[string]bool{"fair": true, "plain": false} {
@@ -106,7 +106,7 @@ overrides:
 				light, use, r.asked.Load(), r.failed.Load(), r.late.Load())
 			least := 0.95
 			if r.late.Load() > r.asked.Load()/50 {
-				least = 0.6 // of bursts; the plain bucket gives nearly nothing then too
+				least = 0.6 // for bursts; the plain bucket leaves nearly nothing then too
 			}
 			switch {
 			case r.failed.Load() > 0 || use > 1.05:

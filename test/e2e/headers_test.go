@@ -18,8 +18,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
-// longHeaders is what a client writes on one connection: requests whose bodies do not come, each with 60 KB of cookies
-// that HPACK says in 15 bytes, and a PING. Answers may have window bytes.
+// longHeaders returns the bytes that a client writes on one connection: requests whose bodies never come, each with 60
+// KB of cookies that HPACK encodes in 15 bytes, and a PING. The client accepts window bytes of each answer.
 func longHeaders(streams, window uint32) []byte {
 	var wire, block bytes.Buffer
 	wire.WriteString(http2.ClientPreface)
@@ -53,7 +53,7 @@ func awaitPing(conn net.Conn) {
 	}
 }
 
-// The process takes no more memory than its listener states, and 64 MiB for the rest, whatever headers one client
+// The process takes no more memory than its listener states, and 64 MiB for the rest, for any headers that one client
 // sends at once, and however long it leaves answers unread.
 func TestHeadersStayWithinTheStatedBound(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// What was hot and what people did is known after a restart, also where the program met files that were
-// cut in half; a program that cannot write says so, and goes on to find and to limit.
+// Hot keys and the changes of operators are in the history after a restart, also if the program finds files that were
+// cut in half. A program that cannot write reports it, and continues to find and to limit.
 func TestHistoryOutlivesTheProgram(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -37,7 +37,7 @@ func TestHistoryOutlivesTheProgram(t *testing.T) {
 		}
 		return a
 	}
-	// viral asks for an id until it is hot and denied, and its beginning is in the history or cannot be.
+	// viral requests an id until it is hot and denied, and until its beginning is in the history if it can be kept.
 	viral := func(id int, kept bool) {
 		t.Helper()
 		denied := false
@@ -99,7 +99,7 @@ func TestHistoryOutlivesTheProgram(t *testing.T) {
 		func() bool { return strings.Contains(p.Said(), "was not written to its end") })
 	p.Stop()
 
-	// A file in the place of the directory: nothing can be opened or written.
+	// A file replaces the directory, so that nothing can be opened or written.
 	if err := os.RemoveAll(filepath.Join(dir, "history")); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// Fifty slow requests of one client over two limiters: never more than ten are in flight,
-// also beyond the lease, and what a killed limiter held is free within the lease.
+// Of fifty slow requests of one client over two limiters, never more than ten are in flight, also beyond the lease, and
+// the slots of a killed limiter are free within the lease.
 func TestInFlightSurvivesAKilledLimiter(t *testing.T) {
 	t.Parallel()
 	var running, most atomic.Int64

@@ -45,10 +45,10 @@ func wave(t *testing.T, addr, viral string) {
 		})
 	}
 	wg.Wait()
-	time.Sleep(time.Until(began.Add(time.Second))) // what it sends is a rate
+	time.Sleep(time.Until(began.Add(time.Second))) // each call takes a second, so that its requests are a rate
 }
 
-// Serve watches five topics go viral and writes a file; started with it, it finds the next ones.
+// Serve observes five topics that go viral and writes a file; started with this file, it finds the next viral topics.
 func TestServeLearnsWhatWasPlanted(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -66,7 +66,7 @@ func TestServeLearnsWhatWasPlanted(t *testing.T) {
 		wave(t, addr, "")
 		wave(t, addr, "")
 	}
-	if code := p.Stop(); code != 0 { // ended early, it learns from what it has
+	if code := p.Stop(); code != 0 { // it learns from the requests so far
 		t.Errorf("exit code %d", code)
 	}
 	file := filepath.Join(state, "hotparam.learned.yaml")
@@ -103,7 +103,7 @@ func TestServeLearnsWhatWasPlanted(t *testing.T) {
 	}
 }
 
-// What keeps it from learning is said at the start, and a second time it learns nothing but serves.
+// Serve reports at the start why it cannot learn. Started a second time, it learns nothing but serves.
 func TestServeCannotLearn(t *testing.T) {
 	t.Parallel()
 	addr, admin, state := freeport.Addr(t), freeport.Addr(t), t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// Verdicts are for callers that show the token. Others get 503, which is no answer for a gateway, and the log, a gauge
-// and the page say so.
+// Verdicts are for callers that show the token. Others get 503, which gateways do not take for a verdict, and the log,
+// a gauge and the page report it.
 func TestDecisionsAskForTheToken(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -57,8 +57,7 @@ func TestDecisionsAskForTheToken(t *testing.T) {
 	})
 }
 
-// From SIGTERM on a program is not ready, and goes on to accept for the delay of the
-// stop.
+// After SIGTERM a program is not ready, and accepts requests for the delay of the stop.
 func TestStopIsDelayed(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -91,8 +90,8 @@ func TestStopIsDelayed(t *testing.T) {
 	}
 }
 
-// Whose requests are copied does not choose by a header what is counted, unless the
-// gateway is said to set that header.
+// The client of a mirrored request cannot choose by a header which key is counted, unless a setting states that the
+// gateway sets that header.
 func TestMirrorBelievesNoHeaderByItself(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -123,8 +122,8 @@ func TestMirrorBelievesNoHeaderByItself(t *testing.T) {
 	}
 }
 
-// A limiter that denies while Redis is away is not ready then, so that requests go to one that reaches it. One
-// that goes on by its own limits stays ready.
+// A limiter that denies while Redis is away is not ready then, so that requests go to a limiter that reaches Redis. A
+// limiter that decides by its own limits meanwhile stays ready.
 func TestReadinessWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]int{"closed": http.StatusServiceUnavailable, "local": http.StatusOK} {

@@ -24,7 +24,7 @@ import (
 
 const prometheusFiles, dashboard = "../../deploy/prometheus", "../../deploy/grafana/hotparam.json"
 
-// promtool gives Prometheus' tool for those who write metrics, rules and queries.
+// promtool runs Prometheus' tool that checks metrics, rules and queries.
 func promtool(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	cmd := exec.Command("promtool", args...)
@@ -61,7 +61,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// queries are those of the dashboard, with a value for each of its variables.
+// queries returns the queries of the dashboard, with a value for each of its variables.
 func queries(t *testing.T) (out []string) {
 	t.Helper()
 	var board struct {
@@ -107,7 +107,7 @@ rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10, window: 1s}, limit: {adaptive: true, min: 5, max: 1000}}
 `
 
-// What alerts and dashboard ask for is there in the programs as they run, and named as promtool wants it.
+// The metrics that alerts and dashboard query exist in the programs as they run, and have names that promtool accepts.
 func TestShippedQueriesFindMetrics(t *testing.T) {
 	t.Parallel()
 	programs, page := startMeasured(t)
@@ -138,7 +138,7 @@ func TestShippedQueriesFindMetrics(t *testing.T) {
 		_, text := get(t, "http://"+admin+"/metrics")
 		var ours strings.Builder
 		for line := range strings.Lines(text) {
-			if strings.Contains(line, "hotparam_") { // the others are those of a library
+			if strings.Contains(line, "hotparam_") { // libraries have other metrics
 				ours.WriteString(line)
 			}
 		}
@@ -146,8 +146,8 @@ func TestShippedQueriesFindMetrics(t *testing.T) {
 	}
 }
 
-// startMeasured starts each program with all that it can have, and gives their admin listeners and the
-// address of a page that is measured.
+// startMeasured starts each program with all of its features, and returns their admin listeners and the address of a
+// page that is measured.
 func startMeasured(t *testing.T) (programs []string, page string) {
 	t.Helper()
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -61,9 +61,8 @@ func allowed(t *testing.T, decide string, id int) bool {
 	return strings.Contains(body, `"allowed":true`)
 }
 
-// A frozen aggregator: the hot key stays limited for much longer than its
-// publisher vouched for it, also in a limiter that starts meanwhile; everybody
-// says so; and after it wakes all is as ever.
+// While an aggregator is frozen, the hot key stays limited for much longer than its publisher vouched for it, also in a
+// limiter that starts meanwhile, and every program reports it. After the aggregator wakes everything is as before.
 func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -128,7 +127,7 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 		t.Errorf("cold only after %v: window, cool, and a moment", took)
 	}
 
-	aggregator.Signal(syscall.SIGTERM) // one that is stopped raises no alarm
+	aggregator.Signal(syscall.SIGTERM) // a stopped aggregator raises no alarm
 	program.Await(t, time.Minute, "the aggregator to say that it stops",
 		func() bool { return strings.Contains(sidecar.Said(), "has stopped") })
 	<-time.After(6 * time.Second) // a silent one is found after 5 s
@@ -138,8 +137,8 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 	}
 }
 
-// The senders of an aggregator are frozen, or gone: it says so, nothing cools, and
-// when they are back it goes on. One that has nothing to count is not gone.
+// An aggregator whose senders are frozen or stopped reports it and cools nothing, and continues when they are back. A
+// sender that has nothing to count is not missing.
 func TestSilentSendersKeepLimits(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -194,8 +193,8 @@ func TestSilentSendersKeepLimits(t *testing.T) {
 	}
 }
 
-// Kafka dies, and with it all counts. An aggregator that is killed and started
-// again in the dark keeps what it finds.
+// When Kafka dies, all counts are missing. An aggregator that is killed and started again meanwhile keeps the keys that
+// it finds in Redis.
 func TestDeadKafkaDisarmsNobody(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

@@ -16,9 +16,9 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// Of two aggregators one notifies. When it is killed the other one does: nothing is sent twice, and nothing that
-// happens once the other one has taken over is lost. It also tells that Redis is away, and back. What was hot by the
-// one that was killed stays hot for redis.hot_ttl_no_input.
+// Of two aggregators one notifies, and when it is killed the other one does: nothing is sent twice, and no event is
+// lost that happens after the other one has taken over. It also notifies that Redis is away, and back. A key that was
+// hot by the killed aggregator stays hot for redis.hot_ttl_no_input.
 func TestAnotherAggregatorTells(t *testing.T) {
 	t.Parallel()
 	redis, hook := redistest.Start(t), newTold(t)
@@ -52,7 +52,7 @@ func TestAnotherAggregatorTells(t *testing.T) {
 	})
 	aggregators[0].Signal(os.Kill)
 	n := 0
-	program.Await(t, time.Minute, "b to notify", func() bool { // what is set meanwhile may be sent by neither
+	program.Await(t, time.Minute, "b to notify", func() bool { // neither may notify the overrides set meanwhile
 		n++
 		do(
 			t,
@@ -89,15 +89,15 @@ func TestAnotherAggregatorTells(t *testing.T) {
 	}
 }
 
-// all are the events so far.
+// all returns the events so far.
 func (w *told) all() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.events...)
 }
 
-// An upstream that is slow by itself: its limit falls to the minimum, which is notified, and so is its rise.
-// What hotparam notify test sends is signed like everything.
+// An upstream is slow by itself: its limit falls to the minimum, and both the fall and the rise are notified. The
+// messages of hotparam notify test are signed like all others.
 func TestAdaptiveFloorIsTold(t *testing.T) {
 	t.Parallel()
 	var slow atomic.Int64

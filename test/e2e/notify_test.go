@@ -19,7 +19,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// told is a webhook's other end. It refuses the first message, and what is not signed.
+// told is the receiver of a webhook. It refuses the first message, and messages that are not signed.
 type told struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -58,7 +58,7 @@ func genuine(secret, signature string, body []byte) bool {
 		time.Since(time.Unix(seconds, 0)).Abs() < 5*time.Minute
 }
 
-// take notes the events of a message.
+// take records the events of a message.
 func (w *told) take(signature string, body []byte) {
 	if !genuine(webhookSecret, signature, body) {
 		w.wrong = "signature " + signature
@@ -82,7 +82,7 @@ func (w *told) take(signature string, body []byte) {
 	}
 }
 
-// times is how often an event was told.
+// times returns the number of times an event was received.
 func (w *told) times(event string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,8 +107,8 @@ func (w *told) index(event string) int {
 	return -1
 }
 
-// A topic goes viral and cools again; another one is blocked. A webhook receives all of it, although it fails
-// at first.
+// A webhook receives that a topic goes viral and cools again and that another one is blocked, although the webhook
+// fails at first.
 func TestWebhookHearsHotAndCold(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

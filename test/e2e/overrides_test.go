@@ -14,8 +14,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// blocks is an aggregator and a limiter on one Redis, and what a person sees of
-// overrides.
+// blocks is an aggregator and a limiter on one Redis. Its methods see overrides as an operator does.
 type blocks struct {
 	t          *testing.T
 	redis      *redistest.Server
@@ -40,7 +39,7 @@ func startBlocks(t *testing.T) *blocks {
 	return b
 }
 
-// listed are the overrides that an API lists, by id.
+// listed returns the ids of the overrides that an API lists.
 func (b *blocks) listed(admin string) []string {
 	var answer struct{ Overrides []struct{ ID string } }
 	status, body := get(b.t, "http://"+admin+"/v1/overrides")
@@ -55,7 +54,7 @@ func (b *blocks) listed(admin string) []string {
 	return ids
 }
 
-// enforced are those of the topics that the limiter denies.
+// enforced returns the topics that the limiter denies.
 func (b *blocks) enforced(topics ...string) []string {
 	ids := []string{}
 	for _, id := range topics {
@@ -69,8 +68,7 @@ func (b *blocks) enforced(topics ...string) []string {
 	return ids
 }
 
-// agree waits until the API of both programs lists what the limiter enforces,
-// and that is what is wanted.
+// agree waits until the limiter enforces the wanted overrides, and the API of both programs lists the same.
 func (b *blocks) agree(when string, want ...string) {
 	b.t.Helper()
 	begin := time.Now()
@@ -96,8 +94,7 @@ func (b *blocks) remove(id string) {
 	}
 }
 
-// stays makes sure that nothing brings back what was removed: several looks of
-// every program later the same holds.
+// stays checks that no removed override comes back: the state is the same after every program has polled several times.
 func (b *blocks) stays(when string, want ...string) {
 	b.t.Helper()
 	for range 12 {
@@ -111,8 +108,8 @@ func (b *blocks) stays(when string, want ...string) {
 	}
 }
 
-// Redis loses its data under running programs: what limiters enforce is listed,
-// can be deleted, and what was deleted does not come back.
+// Redis loses its data under running programs: overrides that limiters enforce are listed and can be deleted, and
+// deleted ones do not come back.
 func TestOverridesAfterRedisLostItsData(t *testing.T) {
 	t.Parallel()
 	b := startBlocks(t)
@@ -125,7 +122,7 @@ func TestOverridesAfterRedisLostItsData(t *testing.T) {
 	b.agree("deleted", "b")
 	b.stays("deleted", "b")
 	b.redis.Flush()
-	b.remove("b") // before anybody has looked
+	b.remove("b") // before any program has polled Redis
 	b.agree("all deleted")
 	b.put("c")
 	b.agree("put", "c")
@@ -162,7 +159,7 @@ func TestOverridesAfterABackup(t *testing.T) {
 	b.stays("deleted", "b")
 }
 
-// A limiter is started again while Redis is away: what people blocked stays blocked.
+// A limiter that starts again while Redis is away still blocks the keys that operators blocked.
 func TestOverridesHoldWhenALimiterStartsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	b := &blocks{t: t, redis: redistest.Start(t), decide: freeport.Addr(t)}

@@ -34,9 +34,8 @@ ip:
   trusted_proxies: ["127.0.0.1/32"]
 `
 
-// budget is far longer than a site would give Redis: a test machine that is
-// busy with other tests must not look like a Redis that fails, because then
-// each limiter goes on by itself and the bound below is another one.
+// budget is far longer than a site would allow Redis: a test machine that is busy with other tests must not look like a
+// Redis that fails, because then each limiter decides by itself and the bound below differs.
 const budget = "1s"
 
 // site is the whole pipeline as processes: a collector that receives every
@@ -86,7 +85,7 @@ func startSite(t *testing.T, transport string) *site {
 	return s
 }
 
-// joinBy gives the settings that join collector and aggregator.
+// joinBy returns the settings that join collector and aggregator.
 func joinBy(t *testing.T, transport string) (in, out []string) {
 	t.Helper()
 	if transport == "statsd" {
@@ -308,8 +307,8 @@ func overrideIsFelt(t *testing.T, s *site) {
 	}
 }
 
-// redisGoesAndComes kills Redis: requests are answered all the same, in time,
-// and no program has to be started anew when it is back.
+// redisGoesAndComes kills Redis: requests are still answered in time, and no program has to be restarted when it is
+// back.
 func redisGoesAndComes(t *testing.T, s *site) {
 	t.Helper()
 	s.redis.Stop()

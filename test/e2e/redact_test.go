@@ -26,7 +26,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// unseen is the value that must be nowhere. Every transport writes its letters as they are.
+// unseen is the value that must appear nowhere. No transport changes its letters.
 const unseen = "geheimeswort"
 
 const redactRules = `
@@ -43,7 +43,7 @@ log: {level: debug}
 privacy: {secret: s3cret-of-the-test}
 `
 
-// record keeps all bytes that pass.
+// record stores all bytes that pass.
 type record struct {
 	mu    sync.Mutex // guards bytes
 	bytes bytes.Buffer
@@ -61,7 +61,7 @@ func (r *record) String() string {
 	return r.bytes.String()
 }
 
-// recordTCP stands before a server and keeps what is sent to it and what it answers.
+// recordTCP listens in front of a server and records the bytes of both directions.
 func recordTCP(t *testing.T, behind string) (addr string, r *record) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,7 +109,7 @@ func recordUDP(t *testing.T) (addr string, r *record) {
 	return conn.LocalAddr().String(), r
 }
 
-// recordKafka keeps the keys of the topic.
+// recordKafka records the keys of the topic.
 func recordKafka(t *testing.T, broker string) *record {
 	t.Helper()
 	r := &record{}
@@ -133,8 +133,8 @@ func recordKafka(t *testing.T, broker string) *record {
 	return r
 }
 
-// What is redacted is in no store, on no wire, in no log, metric, answer or page, and
-// counts, limits and overrides work for it as for any other value.
+// A redacted value is in no store, on no wire, in no log, metric, answer or page, and counts, limits and overrides work
+// for it as for any other value.
 func TestRedactedValuesAreNowhere(t *testing.T) {
 	t.Parallel()
 	set, err := rules.ParseWith("rules.yaml", []byte(redactRules), rules.Options{
@@ -280,7 +280,8 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 	}
 }
 
-// everything is what an admin listener answers at all paths of its API that need no argument: what its page loads.
+// everything returns the answers of an admin listener at all paths of its API that need no argument, which its page
+// loads.
 func everything(t *testing.T, admin string) (all string) {
 	t.Helper()
 	_, text := get(t, "http://"+admin+"/openapi.json")
@@ -300,7 +301,7 @@ func everything(t *testing.T, admin string) (all string) {
 	return all
 }
 
-// readLogs is what replay and learn say of a log in which the value stands, and what they write.
+// readLogs returns the output of replay and learn about a log that contains the value, and the files that they write.
 func readLogs(t *testing.T, config string) string {
 	t.Helper()
 	lines, dir := "", t.TempDir()
@@ -341,6 +342,6 @@ func beginning(t *testing.T, url string) string {
 	}
 	defer res.Body.Close()
 	buf := make([]byte, 1<<16)
-	n, _ := io.ReadAtLeast(res.Body, buf, 200) // what came until then is enough
+	n, _ := io.ReadAtLeast(res.Body, buf, 200) // the bytes until then are enough
 	return string(buf[:n])
 }

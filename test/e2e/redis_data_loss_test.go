@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// A Redis that was emptied, or started again with nothing, has the hot set again
-// within a second; limiters keep what they know meanwhile and say how old it is.
+// A Redis that was emptied, or started again without data, has the hot set again within a second; limiters keep their
+// hot set meanwhile and report its age.
 func TestRedisLosesEverything(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

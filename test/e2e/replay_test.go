@@ -26,13 +26,13 @@ const (
 	asksFor  = 8 * time.Second
 	askEvery = 20 * time.Millisecond
 	asks     = 45 // of each second, which leaves its end free: a request that arrives a little later is still in it
-	// tooLate is by how much this process, or an answer, may be late before a threshold may be met by chance.
+	// tooLate is the delay of this process, or of an answer, from which a threshold may be met by chance.
 	tooLate = 60 * time.Millisecond
 )
 
-// TestReplayEqualsLive asks two sidecars for keys from 97 to 103 % of their threshold, so many times in each second. A
-// replay of the same requests has the same hot keys. Of three rounds one has to show it: the aggregator may read a
-// datagram too late where others take the processor.
+// TestReplayEqualsLive asks two sidecars for keys from 97 to 103 % of their threshold, each key in equal parts of every
+// second. A replay of the same requests has the same hot keys. One of three rounds has to show it, because the
+// aggregator may read a datagram too late while other tests take the processor.
 func TestReplayEqualsLive(t *testing.T) {
 	t.Parallel()
 	redis, config := redistest.Start(t), write(t, "hotparam.yaml", replayRules)
@@ -54,7 +54,7 @@ func TestReplayEqualsLive(t *testing.T) {
 		k := newSteadyKeys(round)
 		seen := watchKeys(t, redis, append(k.keys, k.ends[:]...)...)
 		late := k.ask(t, sidecars)
-		for i, end := range k.ends { // what a sidecar counts arrives in order
+		for i, end := range k.ends { // the counts of a sidecar arrive in order
 			program.Await(t, time.Minute, "the last counts", func() bool {
 				decide(t, sidecars[i], slices.Repeat([]string{end}, 200), 0)
 				return seen.found(end)
@@ -71,7 +71,7 @@ func TestReplayEqualsLive(t *testing.T) {
 	}
 }
 
-// compare says where the keys that were hot are not those of a replay.
+// compare reports the keys that are hot only live or only in a replay.
 func (k *steadyKeys) compare(t *testing.T, config string, seen *watch, late time.Duration) (wrong string) {
 	t.Helper()
 	first, last := replayed(t, config, &k.sent), replayed(t, config, &k.answered)
@@ -86,7 +86,7 @@ func (k *steadyKeys) compare(t *testing.T, config string, seen *watch, late time
 	return wrong
 }
 
-// steadyKeys are those of one round.
+// steadyKeys are the keys of one round.
 type steadyKeys struct {
 	keys           []string
 	percent        map[string]int
@@ -108,7 +108,7 @@ func newSteadyKeys(round int) *steadyKeys {
 	return k
 }
 
-// ask gives by how much a call or its answer was late at most.
+// ask returns the maximum delay of a call or of its answer.
 func (k *steadyKeys) ask(t *testing.T, sidecars [2]string) (late time.Duration) {
 	t.Helper()
 	begin := time.Now().Truncate(time.Second).Add(time.Second)
@@ -152,7 +152,7 @@ func visitor(n int) string { return fmt.Sprintf("192.0.2.%d", n%250) }
 
 func stamp(at time.Time) string { return fmt.Sprintf("%d.%06d", at.Unix(), at.Nanosecond()/1e3) }
 
-// replayed is which keys become hot in a replay of a log.
+// replayed returns the keys that become hot in a replay of a log.
 func replayed(t *testing.T, config string, log fmt.Stringer) map[string]bool {
 	t.Helper()
 	p := launch(t, "hotparam", "replay", "--config", config, "--format", "events", "-o", "json",

@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// resetRules never give back what is used within a test.
+// resetRules refill nothing within a test.
 const resetRules = `
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000}, limit: {rate: 0.001, burst: 20}}
@@ -29,8 +29,8 @@ overrides:
   - {key: "served?id=42", action: cache}
 `
 
-// What a key or a client has used is forgotten, and answers are removed, in both limiters
-// within a second of a call of one of them, of the aggregator, or of the CLI.
+// A reset forgets the use of a key or a client, and a purge removes responses, in both limiters within a second of a
+// call of one of them, of the aggregator, or of the CLI.
 func TestCommandsReachEveryLimiter(t *testing.T) {
 	t.Parallel()
 	var fetched atomic.Int64

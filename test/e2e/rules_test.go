@@ -19,21 +19,21 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// follows is how long a change may take until everybody has it.
+// follows is the bound on the time until every program has a change.
 const follows = time.Second
 
-// fleet is an aggregator and two limiters that have their rules from a store.
+// fleet is an aggregator and two limiters that read their rules from a store.
 type fleet struct {
 	t        *testing.T
 	store    []string // the settings that name the store
 	states   [3]string
 	config   string
 	admin    [3]string // the aggregator's is the first
-	decide   [3]string // it has none
+	decide   [3]string // the aggregator has no such listener
 	programs [3]*program.Process
 }
 
-// startFleet begins by the rules of a file, which deny nothing.
+// startFleet starts the programs with the rules of a file, which deny nothing.
 func startFleet(t *testing.T, store ...string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, store: store, config: write(t, "hotparam.yaml", pipelineRules)}
@@ -61,11 +61,11 @@ func (f *fleet) start(i int) {
 			"--gate.instance", "limiter-"+strconv.Itoa(i), "--gate.budget", budget)...)
 }
 
-// rules runs hotparam rules and gives its exit code and what it said.
+// rules runs hotparam rules and returns its exit code and its output.
 func (f *fleet) rules(args ...string) (int, string) {
 	f.t.Helper()
 	if slices.Contains([]string{"push", "rollback"}, args[0]) {
-		args = append(args, "--yes") // what the rules take away is meant
+		args = append(args, "--yes") // the test removes rules on purpose
 	}
 	cmd := exec.Command(filepath.Join(program.Ours(f.t), "hotparam"), append([]string{"rules"}, args...)...)
 	cmd.Env = append(cmd.Environ(), "HOTPARAM_ADMIN=http://"+f.admin[0])
@@ -82,7 +82,7 @@ func (f *fleet) mustRun(args ...string) string {
 	return said
 }
 
-// blocking is a file of rules that deny these topics.
+// blocking writes a file of rules that deny these topics, and returns its path.
 func (f *fleet) blocking(topics ...string) string {
 	f.t.Helper()
 	text := strings.Replace(pipelineRules, "namespace: e2e\n", "", 1) + "overrides:\n"
@@ -92,7 +92,7 @@ func (f *fleet) blocking(topics ...string) string {
 	return write(f.t, "rules.yaml", text)
 }
 
-// denied are those of the topics that a limiter denies.
+// denied returns the topics that a limiter denies.
 func (f *fleet) denied(i int) string {
 	var out []string
 	for _, id := range []string{"a", "b", "c"} {
@@ -106,7 +106,8 @@ func (f *fleet) denied(i int) string {
 	return strings.Join(out, " ")
 }
 
-// felt waits until the limiters deny what each should, no longer than a change may take.
+// felt waits until the first limiter denies the topics of one and the second limiter those in two, and checks that this
+// took no longer than a change may.
 func (f *fleet) felt(when, one, two string) {
 	f.t.Helper()
 	begin := time.Now()
@@ -119,7 +120,7 @@ func (f *fleet) felt(when, one, two string) {
 	}
 }
 
-// Rules pushed to a store are felt by all limiters within a second; what cannot be run is rejected.
+// Rules pushed to a store are applied by all limiters within a second, and rules that cannot run are rejected.
 func followsTheStore(t *testing.T, f *fleet, away, back func()) {
 	f.felt("at first", "", "")
 	f.mustRun("push", f.blocking("a"), "--reason", "first")
@@ -187,8 +188,8 @@ func TestRulesFromEtcd(t *testing.T) {
 	followsTheStore(t, f, etcd.Kill, etcd.Launch)
 }
 
-// One process follows a store too: felt at once, there after a restart, and not ready where it cannot run what the
-// others run.
+// A single process follows a store too: it applies rules at once, has them after a restart, and is not ready while it
+// cannot run the rules that the other programs run.
 func TestServeFollowsRulesFromRedis(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -225,7 +226,7 @@ func TestServeFollowsRulesFromRedis(t *testing.T) {
 		t.Errorf("status: %s", said)
 	}
 
-	// A new version, say: it cannot run what the others run.
+	// This program, as a newer version might, cannot run the rules that the others run.
 	other := freeport.Addr(t)
 	launch(t, "hotparam", "serve", "--config", f.config, "--upstream", upstream.URL, "--listen", freeport.Addr(t),
 		"--admin.listen", other, "--state.dir", t.TempDir(), "--rules", "redis:", "--redis.addr", r.Addr(),
@@ -242,7 +243,7 @@ func TestServeFollowsRulesFromRedis(t *testing.T) {
 	})
 }
 
-// A collector that reads requests reports the parameter that none of them has, and those that they have instead.
+// A collector that reads requests reports the parameter that no request has, and the parameters that they have instead.
 func TestCollector_ReportsAParameterThatNoRequestHas(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder

@@ -12,8 +12,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// What a person sets on the dashboard is felt by the next request, and is still
-// there after a restart.
+// The next request is decided by an override that an operator sets on the dashboard, also after a restart.
 func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -78,8 +77,8 @@ func TestStateDirectoryHasOneOwner(t *testing.T) {
 	}
 }
 
-// Rules are read again when their file changes and at SIGHUP; bad ones change
-// nothing, and what a good one removed is reported.
+// Rules are read again when their file changes and at SIGHUP. Bad rules change nothing, and the rules that good ones
+// remove are reported.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// judge is a StatsD server that adds up what it gets.
+// judge is a StatsD server that sums the counts that it receives.
 type judge struct {
 	addr string
 	mu   sync.Mutex // guards sums
@@ -65,8 +65,8 @@ func (j *judge) snapshot() (keys map[hottype.Key]bool, total int64) {
 	return keys, total
 }
 
-// Several servers share the keys, each key has one of them, and one that
-// cannot be reached costs its own share and says so.
+// Several servers share the keys, and each key has one of them. A server that cannot be reached loses its own share
+// only, and is reported.
 func TestServersShareTheKeys(t *testing.T) {
 	t.Parallel()
 	const gone = "statsd.invalid:8125"
@@ -108,7 +108,7 @@ func TestServersShareTheKeys(t *testing.T) {
 	}
 }
 
-// dropped reads what a program says it lost for one server.
+// dropped reads the number of counts that a program reports as lost for one server.
 func dropped(t *testing.T, admin, server string) int64 {
 	t.Helper()
 	status, metrics := get(t, "http://"+admin+"/metrics")

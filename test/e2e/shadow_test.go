@@ -13,13 +13,13 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// shadowed is what is asked of an override in shadow mode.
+// shadowed is the part of an override in shadow mode that the test reads.
 type shadowed struct {
 	Hits      uint64
 	WouldDeny uint64 `json:"would_deny"`
 }
 
-// listedShadow is an override as an API lists it, the zero one where it does not.
+// listedShadow returns an override as an API lists it, or the zero value if it is not listed.
 func listedShadow(t *testing.T, admin, id string) (o shadowed) {
 	t.Helper()
 	if status, body := get(t, "http://"+admin+"/v1/overrides/"+id); status == http.StatusOK {
@@ -47,7 +47,8 @@ func TestShadowFirstOverTwoLimiters(t *testing.T) {
 	for _, a := range append(admins[:], admin) {
 		ready(t, a)
 	}
-	// passed asks each limiter n times, and tells how many passed and how many of these shadow mode would not let.
+	// passed asks each limiter n times, and returns how many requests passed and how many of these shadow mode would
+	// have denied.
 	passed := func(n int) (allowed, shadowed int) {
 		t.Helper()
 		for i := range 2 * n {
@@ -68,7 +69,7 @@ func TestShadowFirstOverTwoLimiters(t *testing.T) {
 	if status != http.StatusCreated {
 		t.Fatalf("%d %s", status, body)
 	}
-	have := func() bool { // what a limiter lists is what Redis has; what it goes by it reports
+	have := func() bool { // a limiter lists the overrides in Redis and reports the one in force
 		_, body := get(t, "http://"+admin+"/v1/limiters")
 		return strings.Count(body, `"current":true`) == 2 && !strings.Contains(body, `"current":false`)
 	}

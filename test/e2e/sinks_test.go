@@ -30,21 +30,20 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// out is a way out of counts and what became of it.
+// out is a sender of counts with the account of its requests.
 type out struct {
 	tally.Sink
 	run func(context.Context) error
-	// account gives the requests that it sent, and those that it says it lost.
+	// account returns the numbers of requests that it sent and that it reports as lost.
 	account func() (sent, lost uint64)
-	// received gives the requests that arrived, once run has returned, and
-	// may wait for as many as were sent; nil: nothing can arrive.
+	// received returns the number of requests that arrived, once run has returned, and may wait until sent of them have
+	// arrived. It is nil if nothing can arrive.
 	received func(sent uint64) uint64
-	atMost   bool // the other side may have less than what was sent
+	atMost   bool // the other side may have received fewer than were sent
 }
 
-// Whatever is wrong with the other side, requests are served, what waits is
-// bounded, and every request is accounted for: it was sent or it was lost, and
-// what was sent is what arrived.
+// With any fault of the other side, requests are served, waiting counts are bounded, and every request is accounted
+// for: it was sent or it was lost, and the number sent is the number that arrived.
 func TestSinkFaultsDoNotAffectRequests(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func(*testing.T) out{
@@ -92,8 +91,8 @@ func TestSinkFaultsDoNotAffectRequests(t *testing.T) {
 // visits are the requests of one test, of which half have a key of their own.
 const visits = 40000
 
-// serveMany serves them through the middleware while the tally and its sink
-// run, and ends both in order. It gives the longest time of a request.
+// serveMany serves the visits through the middleware while the tally and its sink run, and ends both in order. It
+// returns the longest time of a request.
 func serveMany(t *testing.T, count *tally.Tally, run func(context.Context) error) time.Duration {
 	t.Helper()
 	set, err := rules.Parse("sinks.yaml",
@@ -216,7 +215,7 @@ func datagrams(t *testing.T, pause time.Duration) peer {
 	}
 	return peer{"unix:" + conn.LocalAddr().String(), func(uint64) uint64 {
 		if pause == frozen {
-			go read() // what is in the socket
+			go read() // the datagrams that are left in the socket
 		}
 		_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
 		<-done
@@ -235,8 +234,7 @@ func counted(packet []byte) (sum uint64) {
 	return sum
 }
 
-// nobody returns a UDP port without a listener. The kernel accepts datagrams for it,
-// and reports the error afterwards.
+// nobody returns a UDP port without a listener. The kernel accepts datagrams for it, and reports the error afterwards.
 func nobody(t *testing.T) peer {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -289,7 +287,7 @@ func broker(t *testing.T, pause time.Duration) peer {
 	return p
 }
 
-// consumed reads the topic from its beginning until so much has come.
+// consumed reads the topic from its beginning until the sum of its counts is want.
 func consumed(t *testing.T, address string, want uint64) uint64 {
 	t.Helper()
 	var mu sync.Mutex

@@ -35,11 +35,12 @@ ip:
   trusted_proxies: ["127.0.0.1/32", "::1/128"]
 `
 
-// soakSubjects is so small that the tables of clients are full early, also that of a sidecar, which gets those that are
-// decided while Redis does not answer in time. With the default of a million they take ten minutes at most.
+// soakSubjects is so small that the tables of clients are full early. This includes the table of a sidecar, which only
+// gets the clients that are decided while Redis does not answer in time. With the default of a million they would take
+// up to ten minutes.
 const soakSubjects = "20000"
 
-// soakKeys is how many keys, each of an address of its own, every way sends.
+// soakKeys is the number of keys, each of an address of its own, that all ways together send.
 const soakKeys = 5_000_000
 
 // TestSoak sends millions of distinct keys, each from an address of its own, and one key that is hot, through serve (by
@@ -91,7 +92,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// soakWay sends keys in rounds of so many, at an even rate, one sender at a time in each of its workers.
+// soakWay sends keys in calls of round keys, at an even rate, with one call at a time in each of its workers.
 type soakWay struct {
 	name                 string
 	share                int64 // of soakKeys, in percent

@@ -20,7 +20,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// Topics 0 and 1 are asked for by many clients, 2 by one and 9 by many and far more often.
+// Many clients request topics 0 and 1, one client requests topic 2, and many request topic 9 far more often.
 const (
 	coldTopics = 3
 	hotTopic   = 9
@@ -38,8 +38,8 @@ type standstillSite struct {
 	read              int // bytes of the aggregator\'s log that were judged
 }
 
-// A process that was stopped makes no key hot and finds no loop by what waited for it, and what is hot stays hot: by
-// each transport, for each process.
+// A process that was stopped makes no key hot and finds no loop because of the counts that waited for it, and hot keys
+// stay hot: by each transport, for each process.
 func TestStopsMakeNothingHot(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*standstillSite){
@@ -90,14 +90,15 @@ func (s *standstillSite) byKafka() {
 	s.startLimiter(out...)
 }
 
-// byGraphite has a StatsD server of others, and a collector that does not know whether its lines may say their second.
+// byGraphite joins the programs by a third-party StatsD server, and a collector that does not know whether its lines
+// may carry their second.
 func (s *standstillSite) byGraphite() {
 	statsd, web := startCarbon(s.t)
 	s.startAggregator("--graphite.url", web, "--statsd.listen", "")
 	s.startLimiter("--statsd.addr", s.startCollector(statsd))
 }
 
-// byTCP has senders of others, which keep a connection open.
+// byTCP stands for third-party senders that keep a connection open.
 func (s *standstillSite) byTCP() {
 	addr := freeport.Addr(s.t)
 	s.startAggregator("--statsd.listen", "tcp://"+addr)
@@ -145,8 +146,8 @@ func (s *standstillSite) startLimiter(args ...string) {
 	})
 }
 
-// visit asks for each cold topic 40 times a second, of 50 that would make it hot, and for the hot one 120 times, until
-// the end of the test.
+// visit requests each cold topic 40 times a second, where 50 would make it hot, and the hot topic 120 times, until the
+// end of the test.
 func (s *standstillSite) visit(ask func(id, client int)) {
 	stop := make(chan struct{})
 	var visitors sync.WaitGroup
@@ -185,7 +186,7 @@ func (s *standstillSite) stopAll(standstills []time.Duration) {
 			p.Signal(syscall.SIGSTOP)
 			<-time.After(d)
 			p.Signal(syscall.SIGCONT)
-			// Without its only limiter a site has no requests, and what was hot may cool.
+			// While its only limiter is stopped, a site has no requests, and a hot key may cool.
 			what, asked := fmt.Sprintf("%s stopped for %v", s.names[i], d), s.names[i] != "limiter-sidecar"
 			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
 				if asked && s.limiterAdmin != "" && !s.hot(s.limiterAdmin, topic(hotTopic)) {
@@ -198,8 +199,8 @@ func (s *standstillSite) stopAll(standstills []time.Duration) {
 	}
 }
 
-// judge reads what the aggregator has said of keys since it was called last; asked: the hot topic was asked for all the
-// time. It returns when the topic is hot.
+// judge reads the lines that the aggregator has logged about keys since the last call. The parameter asked is true if
+// the hot topic was requested all the time. It returns when the topic is hot.
 func (s *standstillSite) judge(what string, asked bool) {
 	s.t.Helper()
 	program.Await(s.t, time.Minute, what+": the hot topic", func() bool { return s.hot(s.dashboard, topic(hotTopic)) })
@@ -227,8 +228,8 @@ func (s *standstillSite) hot(admin, key string) bool {
 	return strings.Contains(body, `"`+key+`"`)
 }
 
-// startCarbon starts what a StatsD server of others and Graphite do together: lines count in the second in which they
-// arrive, and each second is a point.
+// startCarbon stands for a third-party StatsD server with Graphite: lines count in the second in which they arrive, and
+// each second is a point.
 func startCarbon(t *testing.T) (statsd, web string) {
 	t.Helper()
 	in, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// What was received before SIGTERM is sent, however far away the next flush is.
+// Counts that were received before SIGTERM are sent, however far away the next flush is.
 func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	t.Parallel()
 	counts := make(chan []hottype.Count, 100)
@@ -59,7 +59,7 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 		lines.WriteString(`192.0.2.1 - - [` + stamp + `] "GET /topic?id=1 HTTP/1.1" 200 1 "-" "-"` + "\n")
 	}
 	appendTo(t, log, lines.String())
-	// Each way in says that it has received everything.
+	// The metric shows that each way in has received everything.
 	program.Await(t, time.Minute, "everything to be received", func() bool {
 		_, m := get(t, "http://"+admin+"/metrics")
 		return strings.Contains(m, "hotparam_tally_added_total 150")

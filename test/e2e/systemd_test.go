@@ -47,7 +47,7 @@ func settings(t *testing.T, path string) map[string]string {
 	return out
 }
 
-// unitSettings are those of a unit with what all units have in common.
+// unitSettings returns the settings of a unit and the settings that all units share.
 func unitSettings(t *testing.T, path string) map[string]string {
 	t.Helper()
 	out := settings(t, unitDir+"/hotparam-.service.d/service.conf")
@@ -146,7 +146,7 @@ func expectState(t *testing.T, told *net.UnixConn, want string) {
 	}
 }
 
-// systemd itself finds nothing wrong with the units, and calls them well sandboxed.
+// systemd-analyze finds no fault in the units, and rates their sandbox as good.
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {

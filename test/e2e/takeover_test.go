@@ -30,7 +30,7 @@ const (
 type watch struct {
 	mirror *hotset.Replica
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	gone  map[string]time.Time
 	gaps  map[string]time.Duration // the longest time without each key
 	since map[string]time.Time     // first seen
@@ -50,7 +50,7 @@ func watchKeys(t *testing.T, redis *redistest.Server, keys ...string) *watch {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = rediscontrol.New(c).Follow(ctx, w.mirror.Replace) }) // gives nil when ctx ends
+	wg.Go(func() { _ = rediscontrol.New(c).Follow(ctx, w.mirror.Replace) }) // returns nil when ctx ends
 	wg.Go(func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
@@ -88,8 +88,7 @@ func (w *watch) look(now time.Time, keys []string) {
 	}
 }
 
-// gap is the longest time that a limiter did not know of a key, since the key
-// was first seen or forget was called.
+// gap returns the longest time that a limiter did not know of a key, since the key was first seen or forget was called.
 func (w *watch) gap(key string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +108,7 @@ func (w *watch) found(key string) bool {
 
 func (w *watch) hot(key string) bool { return w.mirror.Lookup([]byte(key), time.Now()) != nil }
 
-// peak is the highest rate of a key so far; it begins anew.
+// peak returns the highest rate of a key since the last call.
 func (w *watch) peak(key string) float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +161,7 @@ func startLoad(t *testing.T, addr string) *load {
 
 func topic(id int) string { return fmt.Sprintf("topic?id=%d", id) }
 
-// metric reads one from an admin listener.
+// metric reads a metric from an admin listener.
 func metric(t *testing.T, admin, name string) string {
 	t.Helper()
 	_, text := get(t, "http://"+admin+"/metrics")
@@ -174,8 +173,7 @@ func metric(t *testing.T, admin, name string) string {
 	return ""
 }
 
-// Two aggregators of one name, a collector that sends each count to both: one
-// publishes, one stands by.
+// Of two aggregators of one name, to which a collector sends each count, one publishes and one stands by.
 func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -241,14 +239,14 @@ func TestStandbyTakesOver(t *testing.T) {
 	if w.gap(topic(0)) > lease+ticks+slack {
 		t.Errorf("topic 0 was not known for %v", w.gap(topic(0)))
 	}
-	if code := pair[0].Stop(); code != 0 { // gives its name back
+	if code := pair[0].Stop(); code != 0 { // releases its name
 		t.Errorf("exit code %d", code)
 	}
 	program.Await(t, lease+slack, "the other one to publish", func() bool { return role(1) == "10" })
 }
 
-// One aggregator alone that is killed and started again: its windows are empty,
-// and it keeps what it finds until they are not.
+// A single aggregator that is killed and started again has empty windows, and keeps the hot keys that it finds in Redis
+// until its windows are full.
 func TestRestartKeepsWhatIsHot(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// tell answers with what an upstream saw of a request.
+// tell answers with the protocol, host and target of a request as an upstream sees them.
 func tell(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, r.Proto, r.Host, r.RequestURI)
 }
@@ -43,8 +43,8 @@ func tellTLS(t *testing.T) (url string, flags []string) {
 	}
 }
 
-// The upstream sees the Host and the target that the client sent, whatever it speaks,
-// through both programs with a proxy. "//x" is not redirected.
+// The upstream sees the Host and the target that the client sent, for each protocol of the upstream, through both
+// programs with a proxy. "//x" is not redirected.
 func TestUpstreamSeesHostAndTarget(t *testing.T) {
 	t.Parallel()
 	plain := httptest.NewServer(http.HandlerFunc(tell))
