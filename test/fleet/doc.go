@@ -7,7 +7,7 @@
 //	               └────────────────────streams──────────────────> Redis
 //
 // Links delay, lose, double, reorder and cut. Processes die, restart, hand over and hold a wrong clock. Redis freezes,
-// restarts and loses its data. What happens follows from a seed.
+// restarts and loses its data. The plan of a run follows from a seed.
 //
 // An observer that sees everything judges the laws of laws_test.go each virtual second.
 //
@@ -15,9 +15,9 @@
 //	make fleet SEED=17         # one seed, the same run to the byte, with a trace
 //
 // In every fourth seed the counts go by Kafka instead, by the producer and the consumer of the programs, to a model of
-// a topic and a group, by a model of what they use of Kafka's client: that holds a mutex while it waits for a broker.
-// The brokers freeze and restart, and partitions lose their leader.
+// a topic and a group. A model replaces Kafka's client too, because the client holds a mutex while it waits for a
+// broker. The brokers freeze and restart, and partitions lose their leader.
 //
-// What a bubble has no place for: processor time, timers that stop with their process, times of arrival from a kernel,
-// a cluster of Redis, Sentinels.
+// A bubble cannot show processor time, timers that stop with their process, times of arrival from a kernel, a cluster
+// of Redis, or Sentinels.
 package fleet

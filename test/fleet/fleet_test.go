@@ -52,8 +52,8 @@ func TestFleet(t *testing.T) {
 		virtual.Seconds()/took.Seconds())
 }
 
-// TestSuccessorInASilence kills both aggregators, and lets no counts through soon after they are back: they have no
-// window by the time they take over, and no key may be forgotten.
+// TestSuccessorInASilence kills both aggregators, and lets no counts through soon after they are back. They have no
+// full window by the time they take over, and no key may be forgotten.
 func TestSuccessorInASilence(t *testing.T) {
 	for seed := range uint64(10) {
 		p, begin, silence := newPlan(seed), time.Duration(26950), time.Duration(27450)
@@ -84,8 +84,8 @@ func TestDeadReaders(t *testing.T) {
 	}
 }
 
-// TestStops stops one process of each kind, for each way of counts: what becomes hot is what an exact count finds, no
-// loop is invented, and what is hot stays hot.
+// TestStops stops one process of each kind, for each way of counts: the keys that become hot are the keys that an exact
+// count finds, no loop is invented, and hot keys stay hot.
 func TestStops(t *testing.T) {
 	const statsd, byCollector, byKafka = 4, 6, 3 // seeds whose counts go that way
 	for _, stop := range []struct {
@@ -187,7 +187,8 @@ func simulate(t *testing.T, p *plan, seed uint64, trace io.Writer) *World {
 // passed counts virtual seconds.
 var passed atomic.Int64
 
-// watchTime dumps all goroutines where virtual time stands still: one waits for a mutex, or for what is outside.
+// watchTime dumps all goroutines if virtual time stands still, because a goroutine waits for a mutex or for something
+// outside of the bubble.
 func watchTime(t *testing.T) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})

@@ -12,13 +12,13 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// freezer holds up a server, or a process.
+// freezer can stop a server or a process for a while.
 type freezer struct {
 	mu    sync.Mutex
 	until chan struct{} // nil: it runs
 }
 
-// Freeze is SIGSTOP for a while: what is asked meanwhile is done afterwards.
+// Freeze stops the owner for d as SIGSTOP does: requests that arrive meanwhile are answered afterwards.
 func (f *freezer) Freeze(d time.Duration) {
 	f.thaw()
 	until := make(chan struct{})
@@ -63,9 +63,8 @@ func (f *freezer) awaitThaw() {
 	}
 }
 
-// halt stops a process for a while. Its goroutines wait where they send or receive counts, judge them, or take
-// requests, and its standstill is not told that time passes; its timers go on, and what it asks of servers meanwhile
-// arrives afterwards.
+// halt stops a process for d. Its goroutines wait where they send or receive counts, judge them, or take requests, and
+// its standstill receives no beats. Its timers run on, and its requests to servers arrive afterwards.
 func (p *process) halt(d time.Duration) {
 	p.held.Freeze(d)
 	for _, server := range []string{redisNode, kafkaNode, webhookNode} {
@@ -83,7 +82,7 @@ func (p *process) beat(ctx context.Context) error {
 	return nil
 }
 
-// stoppableSink takes counts while a process runs.
+// stoppableSink accepts counts while its process runs.
 type stoppableSink struct {
 	sink
 	held *freezer
@@ -110,8 +109,8 @@ func (c stoppableConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// stoppablePackets is the socket of a process. What arrives while the process stands still waits, as in the buffer of
-// a kernel that does not say when it came.
+// stoppablePackets is the socket of a process. Datagrams that arrive while the process stands still wait, as in the
+// buffer of a kernel that does not record times of arrival.
 type stoppablePackets struct {
 	net.PacketConn
 	held *freezer

@@ -45,7 +45,7 @@ func (k *Kafka) openers(node string) *kafka.Openers {
 	}
 }
 
-// instance names the member of a node; "": one by its connection.
+// instance returns the instance's name of the member of a node, or "" for a member that is named by its connection.
 func (k *Kafka) instance(node string) string {
 	if k.static {
 		return node
@@ -53,7 +53,8 @@ func (k *Kafka) instance(node string) string {
 	return ""
 }
 
-// kafkaClient is a sarama.Client of one node. Methods that the embedded interface has are not there.
+// kafkaClient is a sarama.Client of one node. Methods of the embedded interface that it does not define must not be
+// called.
 type kafkaClient struct {
 	sarama.Client
 	kafka    *Kafka
@@ -83,7 +84,7 @@ func (c *kafkaClient) GetOffset(_ string, partition int32, since int64) (int64, 
 	return a.Offset, err
 }
 
-// kafkaConn asks, one request after the other, and opens a connection when there is none. It has one user.
+// kafkaConn sends one request after the other, and opens a connection when there is none. It has one user.
 type kafkaConn struct {
 	client *kafkaClient
 	conn   net.Conn // nil: none
@@ -103,7 +104,7 @@ func (c *kafkaConn) close() {
 	}
 }
 
-// ask gives an answer within the time-out of the settings.
+// ask returns the answer to a request, or an error after the time-out of the settings.
 func (c *kafkaConn) ask(r kafkaRequest) (a kafkaAnswer, err error) {
 	if c.client.ctx.Err() != nil {
 		return a, sarama.ErrClosedClient
@@ -131,7 +132,8 @@ func (c *kafkaConn) ask(r kafkaRequest) (a kafkaAnswer, err error) {
 	return a, err
 }
 
-// kafkaProducer is a sarama.SyncProducer. Like sarama's it writes again what was not confirmed, written or not.
+// kafkaProducer is a sarama.SyncProducer. Like sarama's it writes unconfirmed records again, whether or not the broker
+// has written them.
 type kafkaProducer struct {
 	sarama.SyncProducer
 	conn *kafkaConn
@@ -256,7 +258,7 @@ func (g *kafkaGroup) Close() error {
 	return nil
 }
 
-// Consume is a member until ctx ends or the coordinator does not answer any more.
+// Consume is a member until ctx ends or the coordinator no longer answers.
 func (g *kafkaGroup) Consume(ctx context.Context, topics []string, h sarama.ConsumerGroupHandler) error {
 	s := &kafkaSession{group: g, topic: topics[0], handler: h}
 	for i := range s.marks {
@@ -303,7 +305,7 @@ type kafkaSession struct {
 	claims  [kafkaPartitions]*kafkaClaim
 
 	mu    sync.Mutex
-	marks [kafkaPartitions]int64 // offsets to commit; -1: none
+	marks [kafkaPartitions]int64 // offsets to commit, or -1 if unset
 }
 
 func (s *kafkaSession) Context() context.Context { return s.ctx }
@@ -327,10 +329,10 @@ func (s *kafkaSession) commit() {
 	s.mu.Lock()
 	r.Marks = s.marks
 	s.mu.Unlock()
-	_, _ = s.group.conn.ask(r) // what is not committed is read again
+	_, _ = s.group.conn.ask(r) // records whose offsets are not committed are read again
 }
 
-// hold begins to read what has come, and ends what has gone.
+// hold begins to read partitions that were added, and ends the claims of partitions that were removed.
 func (s *kafkaSession) hold(a kafkaAnswer) {
 	gone := false
 	for i, claim := range s.claims {

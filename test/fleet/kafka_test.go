@@ -19,9 +19,10 @@ const (
 	fetchWait       = 100 * time.Millisecond
 )
 
-// Kafka is a model of what package kafka uses of a cluster: a topic, and a group with cooperative rebalancing. What it
-// has confirmed it keeps. Its clients are models too (kafka_client_test.go): those of sarama hold a mutex while they
-// wait for a broker, and a goroutine that waits for a mutex lets no virtual time pass.
+// Kafka is a model of the parts of a cluster that package kafka uses: a topic, and a group with cooperative
+// rebalancing. It keeps every record that it has confirmed. Its clients are models too (kafka_client_test.go), because
+// the clients of sarama hold a mutex while they wait for a broker, and virtual time stops while a goroutine waits for a
+// mutex.
 type Kafka struct {
 	net    *Network
 	static bool // members keep their partitions over a restart
@@ -37,8 +38,8 @@ type partition struct {
 	records    []kafkaRecord
 	grown      chan struct{} // closed when a record comes
 	leaderless bool
-	committed  int64        // offset; -1: none
-	holder     *groupMember // reads it; nil: none
+	committed  int64        // offset, or -1 if unset
+	holder     *groupMember // its reader, or nil
 }
 
 type kafkaRecord struct {
@@ -47,14 +48,14 @@ type kafkaRecord struct {
 	Value     []byte
 }
 
-// groupMember gets those of its partitions that no other one holds any more.
+// groupMember is a member of the group. It receives the partitions of its target that no other member still holds.
 type groupMember struct {
 	id, instance string
 	target       []int
 	silence      *time.Timer // removes it
 }
 
-// kafkaRequest is what a client asks. Of the fields each kind has its own.
+// kafkaRequest is a request of a client. Each kind uses some of the fields.
 type kafkaRequest struct {
 	Kind             string
 	Partition        int32
@@ -72,7 +73,7 @@ type kafkaAnswer struct {
 	Records []kafkaRecord
 	Offset  int64
 	End     int64
-	Held    [kafkaPartitions]bool // what the member may read
+	Held    [kafkaPartitions]bool // the partitions that the member may read
 	Offsets [kafkaPartitions]int64
 }
 
@@ -181,7 +182,7 @@ func (p *partition) write(record kafkaRecord) sarama.KError {
 	return sarama.ErrNoError
 }
 
-// join takes a member in. One with the name of an instance takes the place of the one before.
+// join adds a member. A member with the instance's name of an earlier member replaces it.
 func (k *Kafka) join(r kafkaRequest) {
 	i := slices.IndexFunc(k.members, func(m *groupMember) bool {
 		return m.id == r.Member || m.instance != "" && m.instance == r.Instance
@@ -202,7 +203,8 @@ func (k *Kafka) join(r kafkaRequest) {
 	}
 }
 
-// heartbeat notes what a member holds, and gives it what it may hold: of its target what no other one holds.
+// heartbeat records the partitions that a member holds, and assigns it those partitions of its target that no other
+// member holds.
 func (k *Kafka) heartbeat(r kafkaRequest, a *kafkaAnswer) sarama.KError {
 	i := slices.IndexFunc(k.members, func(m *groupMember) bool { return m.id == r.Member })
 	if i < 0 {
@@ -223,7 +225,7 @@ func (k *Kafka) heartbeat(r kafkaRequest, a *kafkaAnswer) sarama.KError {
 	return sarama.ErrNoError
 }
 
-// expire removes a member that was silent. While the coordinator is away no one is.
+// expire removes a member that was silent. It removes no member while the coordinator is away.
 func (k *Kafka) expire(m *groupMember) {
 	k.awaitThaw()
 	k.mu.Lock()
@@ -235,7 +237,7 @@ func (k *Kafka) expire(m *groupMember) {
 	k.remove(m.id)
 }
 
-// remove and balance: k.mu is held.
+// remove and balance require k.mu.
 func (k *Kafka) remove(id string) {
 	k.members = slices.DeleteFunc(k.members, func(m *groupMember) bool {
 		if m.id != id {
@@ -252,7 +254,7 @@ func (k *Kafka) remove(id string) {
 	k.balance()
 }
 
-// balance gives each member its part. As few partitions as possible move.
+// balance sets the target of each member to its share of the partitions. As few partitions as possible move.
 func (k *Kafka) balance() {
 	var free []int
 	for i := range k.partitions {
@@ -280,7 +282,7 @@ func (k *Kafka) balance() {
 	}
 }
 
-// Leaderless lets a partition take and give nothing for a while.
+// Leaderless makes a partition refuse reads and writes for a while.
 func (k *Kafka) Leaderless(i int, d time.Duration) {
 	set := func(is bool) {
 		k.mu.Lock()

@@ -9,14 +9,14 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// judgeBlocks judges overrides: what was acknowledged is in force within a second, and is never lost.
+// judgeBlocks judges overrides: an acknowledged override is in force within a second, and is never lost.
 func (l *laws) judgeBlocks(now, calm time.Duration) {
 	for _, limiter := range l.w.limiters {
 		if limiter == nil || limiter.held.isFrozen() {
 			continue
 		}
 		for _, b := range l.w.blocks {
-			// Each second another client, which no window denies.
+			// Each second uses another client, which no window denies.
 			client := 1000 + uint32(now.Seconds())
 			v := limiter.Gate.Decide(context.Background(), limiter.clock.now(), request(b.id, client))
 			known := limiter.name + " " + b.id
@@ -38,10 +38,11 @@ func (l *laws) judgeBlocks(now, calm time.Duration) {
 	}
 }
 
-// judgeStates judges what processes say of themselves, and that one aggregator publishes, or by Kafka each.
+// judgeStates judges the states that processes report, and that one aggregator publishes, or every aggregator if counts
+// go by Kafka.
 func (l *laws) judgeStates(now, calm time.Duration) {
 	w, publishing, publishers := l.w, 0, 1
-	// The programs write rules back that Redis has lost, from their copy on disk, which nodes here do not have.
+	// The programs restore rules that Redis has lost from their copy on disk, which the nodes here do not have.
 	late := w.pushed > 0 && now > w.pushed+2*time.Second && calm > 2*time.Second &&
 		!l.meets("lose-redis", w.pushed, runFor)
 	for _, a := range w.aggregators {
@@ -96,7 +97,7 @@ func (l *laws) judgeStates(now, calm time.Duration) {
 	}
 }
 
-// judgeDeafness judges that counts which do not arrive are noticed where they are sent, and where none arrive.
+// judgeDeafness judges that processes report counts that do not arrive: the senders, and the receivers that get none.
 func (l *laws) judgeDeafness(now time.Duration) {
 	w := l.w
 	if len(w.plan.faults) != 1 {
@@ -115,7 +116,7 @@ func (l *laws) judgeDeafness(now time.Duration) {
 		l.breach("deaf", "%s does not say that it has no input", aggregator.name)
 	}
 	if f.kind == "no-input" && w.plan.collector || !w.plan.collector && !aggregator.Feed.Stats().Publishing {
-		return // limiters do not know; what a standby receives is not reported
+		return // limiters do not know; a standby's input is not reported
 	}
 	for i, limiter := range w.limiters {
 		if f.kind == "deaf" && i != f.who%len(w.limiters) {
@@ -127,8 +128,8 @@ func (l *laws) judgeDeafness(now time.Duration) {
 	}
 }
 
-// judgeOutage is judgeDeafness where counts go by Kafka. Readers do not notice that one producer is away, nor limiters
-// that a reader is.
+// judgeOutage is judgeDeafness for counts by Kafka. Readers do not notice that one producer is away, nor limiters that
+// a reader is away.
 func (l *laws) judgeOutage(f fault) {
 	if l.w.at() <= f.at+sayWithin || l.w.at() >= f.back() {
 		return
@@ -148,7 +149,7 @@ func (l *laws) judgeOutage(f fault) {
 	}
 }
 
-// judgeWarnings judges what was logged: a warning has a cause, and ends with it.
+// judgeWarnings judges the logs: a warning has a cause, and ends with it.
 func (l *laws) judgeWarnings(now time.Duration) {
 	s := l.w.seen
 	s.mu.Lock()
@@ -173,7 +174,7 @@ func (l *laws) judgeWarnings(now time.Duration) {
 	}
 }
 
-// judgeCost judges what Redis is asked for in a second without faults.
+// judgeCost judges the number of commands to Redis in a second without faults.
 func (l *laws) judgeCost(now, calm time.Duration) {
 	l.w.redis.mu.Lock()
 	commands := l.w.redis.commands
@@ -188,7 +189,7 @@ func (l *laws) judgeCost(now, calm time.Duration) {
 	}
 }
 
-// judgeEnd judges what is left when all processes have ended.
+// judgeEnd judges the errors of all ended processes and the keys that are left in Redis.
 func (l *laws) judgeEnd() {
 	for _, p := range l.w.over {
 		if p.err != nil && !p.quiet.Load() {

@@ -7,9 +7,9 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Stops of processes: what becomes hot is a subset of what an exact count of the requests by the time of their
-// decision finds, whatever is stopped for how long. Requests that waited in the socket of a stopped limiter are decided
-// at once, which the exact count sees too.
+// This file has the laws of stopped processes. The keys that become hot are a subset of the keys that an exact count of
+// the requests by the time of their decision finds, whichever process is stopped for however long. Requests that waited
+// in the socket of a stopped limiter are decided at once, and the exact count has them at that time too.
 
 // silences are the faults by which an aggregator is without counts.
 var silences = []string{"no-input", "stop-aggregator", "stop-collector"}
@@ -25,8 +25,8 @@ func (l *laws) decidedAt(id string) (list []time.Duration) {
 	return list
 }
 
-// mayBeHot reports whether an exact count found a value hot so lately that it may be hot still. The detector counts by
-// seconds, so a window may have a second more, and what clocks are wrong by.
+// mayBeHot reports whether an exact count found a value hot so recently that it may still be hot. The detector counts
+// by seconds, so a window may be longer by a second and by the error of the clocks.
 func (l *laws) mayBeHot(id string) bool {
 	span, now := hotWindow+time.Second, l.w.at()
 	if l.happened(0, now, "clock-jump", "clock-drift") {
@@ -94,15 +94,15 @@ func (l *laws) judgeKept(limiter *Limiter, hot, wanted bool) {
 	}
 }
 
-// meets reports whether a fault of a kind falls into a stretch in part.
+// meets reports whether a fault of a kind overlaps the time between from and to.
 func (l *laws) meets(kind string, from, to time.Duration) bool {
 	return slices.ContainsFunc(l.w.plan.faults, func(f fault) bool {
 		return f.kind == kind && f.end() >= from && f.at <= to
 	})
 }
 
-// judgeLoops judges that a limiter knows of no loop but the one that there is. A key that becomes hot before its
-// clients are known is one for a moment.
+// judgeLoops judges that a limiter knows of no loop but the real one. A key that becomes hot before its clients are
+// known is a loop for a moment.
 func (l *laws) judgeLoops(limiter *Limiter) {
 	now := l.w.at()
 	for _, k := range limiter.Hot.Loops(limiter.clock.now()) {

@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// laws judges what an observer sees, once a virtual second. Safety holds always. What depends on a way that a fault
-// closes holds again a stated time after the last fault has ended.
+// laws judges the observations of a run, once a virtual second. Laws of safety always hold. Laws that depend on a link
+// that a fault cuts hold again a stated time after the last fault has ended.
 type laws struct {
 	w      *World
 	broken map[string]int // how often, by law
@@ -51,7 +51,7 @@ func (l *laws) String() string {
 	return strings.Join(all, ", ")
 }
 
-// calmSince is when the last fault ended, or now while there is one.
+// calmSince returns the time at which the last fault ended, or now while there is a fault.
 func (l *laws) calmSince() time.Duration {
 	now, last := l.w.at(), time.Duration(0)
 	for _, f := range l.w.plan.faults {
@@ -62,7 +62,8 @@ func (l *laws) calmSince() time.Duration {
 	return last
 }
 
-// trouble is how much of a stretch faults take, each with a second after it, and how many they are.
+// trouble returns the sum of the parts of the stretch in which faults last, each with two seconds after it, and the
+// number of these faults.
 func (l *laws) trouble(from, to time.Duration) (sum time.Duration, n int) {
 	for _, f := range l.w.plan.faults {
 		if d := min(to, f.end()+2*time.Second) - max(from, f.at); d > 0 {
@@ -93,7 +94,7 @@ func (l *laws) judge() {
 	l.judgeCost(now, calm)
 }
 
-// judgeVerdicts judges single requests: cold keys are never denied, and nothing waits for longer than the budget.
+// judgeVerdicts judges single requests: cold keys are never denied, and no decision takes longer than the budget.
 func (l *laws) judgeVerdicts(now time.Duration, verdicts []verdict) {
 	for _, v := range verdicts {
 		if v.at < now-time.Second {
@@ -116,20 +117,20 @@ func (l *laws) judgeVerdicts(now time.Duration, verdicts []verdict) {
 	}
 }
 
-// findWithin is how long a key that is twice the threshold may stay unknown, and releaseWithin how long one stays hot
-// when its requests have ended, where all ways are open.
+// findWithin is the time for which a key at twice the threshold may stay unknown, and releaseWithin the time for which
+// a key may stay hot when its requests have ended, while all links are open.
 const (
 	findWithin    = 3 * time.Second
 	releaseWithin = hotWindow + cooldown + time.Second
 	healWithin    = 5 * time.Second // after the last fault
 	sayWithin     = 8 * time.Second // silence of an aggregator counts after 5 s
 	unnoticed     = 2 * time.Second // silence of counts
-	// alarmWithin is also how long a lost datagram keeps an alarm: it is in the loss of 3 s, which has to be low for
-	// 2 s, and senders, the collector and the aggregator report once a second each.
+	// alarmWithin is also the time for which a lost datagram may keep an alarm: it counts in the loss of 3 s, which has
+	// to be low for 2 s, and senders, the collector and the aggregator report once a second each.
 	alarmWithin = 10 * time.Second
 )
 
-// judgeHot compares what limiters hold hot with the truth.
+// judgeHot compares the hot keys of limiters with the truth.
 func (l *laws) judgeHot(now, calm time.Duration) {
 	w, all := l.w, true
 	wanted := now > w.plan.viralFrom+findWithin && now < w.plan.viralTo
@@ -177,7 +178,7 @@ func (l *laws) judgeHot(now, calm time.Duration) {
 	l.held = append(l.held, all)
 }
 
-// says reports whether some state of a limiter, or of an aggregator, shows that detection is disturbed.
+// says reports whether a state of a limiter, or of an aggregator, shows that detection is disturbed.
 func (l *laws) says(limiter *Limiter) bool {
 	st := limiter.Feed.Stats().Hot
 	if hot := limiter.Hot.Stats(limiter.clock.now()); st.Err != "" || st.AgeSeconds > 1 || hot.StalePublishers > 0 ||
@@ -202,7 +203,7 @@ func (l *laws) says(limiter *Limiter) bool {
 	return l.w.kafka != nil && read < kafkaPartitions
 }
 
-// judgeBucket judges what passed of the viral key in the last seconds, if all limiters held it hot.
+// judgeBucket judges the allowed requests for the viral key in the last seconds, if all limiters held it hot.
 func (l *laws) judgeBucket(now, calm time.Duration, verdicts []verdict) {
 	for _, stretch := range []time.Duration{time.Second, 5 * time.Second, 20 * time.Second} {
 		n := int(stretch / time.Second)

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// parcel is what travels, and when it arrives.
+// parcel is a datagram or a part of a stream with its time of arrival.
 type parcel struct {
 	at   time.Time
 	from netip.AddrPort
 	data []byte
 }
 
-// inbox is the receiving end of a way. It has one reader.
+// inbox is the receiving end of a link. It has one reader.
 type inbox struct {
 	changed chan struct{} // holds a signal
 
@@ -32,7 +32,7 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{changed: make(chan struct{}, 1)} }
 
-// with changes it and wakes the reader.
+// with runs f under the lock and wakes the reader.
 func (b *inbox) with(f func()) {
 	b.mu.Lock()
 	f()
@@ -53,7 +53,7 @@ func (b *inbox) end(err error) {
 
 func (b *inbox) setDeadline(t time.Time) { b.with(func() { b.deadline = t }) }
 
-// put takes a parcel in. One of a stream arrives after the one before it.
+// put adds a parcel. A parcel of a stream arrives after the parcel before it.
 func (b *inbox) put(p parcel, ordered bool) (err error) {
 	b.with(func() {
 		if err = b.err; err != nil {
@@ -71,7 +71,7 @@ func (b *inbox) put(p parcel, ordered bool) (err error) {
 	return err
 }
 
-// read gives what has arrived, or waits for it. Of a datagram the rest is lost, of a stream it stays.
+// read returns data that has arrived, or waits for it. It drops the rest of a datagram and keeps the rest of a stream.
 func (b *inbox) read(to []byte, datagram bool) (int, netip.AddrPort, error) {
 	for {
 		n, from, until, err := b.take(to, datagram)
@@ -91,7 +91,8 @@ func (b *inbox) read(to []byte, datagram bool) (int, netip.AddrPort, error) {
 	}
 }
 
-// take gives n < 0 and when to look again, zero for never, where nothing has arrived.
+// take returns the data that has arrived. If there is no such data, n is negative and until is the time to try again,
+// or zero if there is no such time.
 func (b *inbox) take(to []byte, datagram bool) (n int, from netip.AddrPort, until time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +127,7 @@ type stream struct {
 	closed   bool // guarded by net.mu
 }
 
-// Connect opens a connection between two nodes, whose ends it gives.
+// Connect opens a connection between two nodes, and returns both ends.
 func (n *Network) Connect(from, to string) (mine, theirs net.Conn, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -157,7 +158,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send gives when p arrives; zero: never.
+// send returns the time at which p arrives, or zero if it never does.
 func (s *stream) send(p []byte) (at time.Time, err error) {
 	n := s.net
 	n.mu.Lock()
@@ -206,7 +207,7 @@ type nodeAddr string
 func (nodeAddr) Network() string  { return "fleet" }
 func (a nodeAddr) String() string { return string(a) }
 
-// socket is where a node receives datagrams.
+// socket receives the datagrams of a node.
 type socket struct {
 	net  *Network
 	node string
@@ -253,7 +254,7 @@ type datagrams struct {
 	last    time.Time // arrival of the last one that was not late: the packets of a flow take one path, in order
 }
 
-// Dial gives statsd.SenderConfig.Dial of a node, whose address is addr.
+// Dial returns the statsd.SenderConfig.Dial of a node with the address addr.
 func (n *Network) Dial(from string, addr netip.Addr) func(context.Context, string, string) (net.Conn, error) {
 	return func(_ context.Context, _, to string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(to)
@@ -292,7 +293,7 @@ func (d *datagrams) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// deliver sends one copy; d.net.mu is held.
+// deliver sends one copy. It requires d.net.mu.
 func (d *datagrams) deliver(w *way, now time.Time, to *socket, p []byte) {
 	at := w.at(now)
 	if at.Before(d.last) {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Link is what a way from one node to another does to what travels on it.
+// Link holds the properties of the link from one node to another.
 type Link struct {
 	Delay, Jitter time.Duration
-	// Loss, Double and Late are shares. A segment of a stream that is lost arrives after retransmit; a late datagram
-	// arrives up to latest after the others.
+	// Loss, Double and Late are shares. A lost segment of a stream arrives after retransmit; a late datagram arrives up
+	// to latest after the others.
 	Loss, Double, Late float64
 }
 
@@ -23,8 +23,8 @@ const (
 	latest     = 300 * time.Millisecond
 )
 
-// Network joins the nodes of a bubble. Nothing waits while it holds its lock: a goroutine that waits for a mutex
-// lets no virtual time pass.
+// Network joins the nodes of a bubble. No code waits while it holds the lock, because virtual time stops while a
+// goroutine waits for a mutex.
 type Network struct {
 	seed  uint64
 	trace func(format string, args ...any) // nil: none
@@ -52,7 +52,7 @@ func newNetwork(seed uint64) *Network {
 		streams: map[*stream]struct{}{}, bytes: map[[2]string]uint64{}}
 }
 
-// way gives the one between two nodes; n.mu is held.
+// way returns the link between two nodes. It requires n.mu.
 func (n *Network) way(from, to string) *way {
 	key := [2]string{from, to}
 	w := n.ways[key]
@@ -65,20 +65,20 @@ func (n *Network) way(from, to string) *way {
 	return w
 }
 
-// Set says what the way from one node to another does.
+// Set sets the properties of the link from one node to another.
 func (n *Network) Set(from, to string, l Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.way(from, to).Link = l
 }
 
-// SetBoth says it for both directions.
+// SetBoth sets the properties of both directions.
 func (n *Network) SetBoth(a, b string, l Link) {
 	n.Set(a, b, l)
 	n.Set(b, a, l)
 }
 
-// Cut lets nothing pass from one node to another for a while: streams deliver late, datagrams are gone.
+// Cut blocks the link from one node to another for a while: streams deliver late, datagrams are lost.
 func (n *Network) Cut(from, to string, d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +94,7 @@ func (n *Network) CutBoth(a, b string, d time.Duration) {
 	n.Cut(b, a, d)
 }
 
-// Kill ends a node's sockets and connections. What it still writes goes nowhere.
+// Kill closes a node's sockets and connections. Later writes of the node reach no other node.
 func (n *Network) Kill(node string) {
 	n.mu.Lock()
 	n.dead[node] = true
@@ -114,7 +114,7 @@ func (n *Network) Kill(node string) {
 	}
 }
 
-// Revive lets a node that was killed be reached again.
+// Revive makes a killed node reachable again.
 func (n *Network) Revive(node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,7 +127,7 @@ func (n *Network) isDead(node string) bool {
 	return n.dead[node]
 }
 
-// at is when what leaves now arrives.
+// at returns the time at which data that is sent now arrives.
 func (w *way) at(now time.Time) time.Time {
 	d := w.Delay
 	if w.Jitter > 0 {
@@ -166,7 +166,7 @@ func (n *Network) missedDatagram(node string, since time.Time) bool {
 	return false
 }
 
-// streamBytes is how much streams have carried to and from a node.
+// streamBytes returns the number of bytes that streams have carried to and from a node.
 func (n *Network) streamBytes(node string) (in, out uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

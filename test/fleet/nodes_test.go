@@ -38,7 +38,7 @@ const (
 
 var names = canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}
 
-// clock is that of one node: virtual time, and what the node is wrong by.
+// clock is the clock of one node: virtual time plus the error of the node.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -50,8 +50,8 @@ type process struct {
 	clock *clock
 	net   *Network
 	log   *slog.Logger
-	quiet *atomic.Bool  // it was killed: what it still logs is not read
-	rules *atomic.Int64 // the version that it runs; 0: that of the start
+	quiet *atomic.Bool  // true once it was killed: its later logs are not read
+	rules *atomic.Int64 // the version that it runs, or 0 for the rules of the start
 	held  *freezer      // it is stopped
 	stood *wait.Standstill
 
@@ -62,7 +62,7 @@ type process struct {
 	err    error
 }
 
-// must gives what a constructor made. Its errors are mistakes in the settings of this package.
+// must returns the value that a constructor made. Its errors are mistakes in the settings of this package.
 func must[T any](made T, err error) T {
 	if err != nil {
 		panic(err)
@@ -93,7 +93,7 @@ func (p *process) start(run func(context.Context, time.Duration, *slog.Logger) e
 // stop is SIGTERM.
 func (p *process) stop() { p.cancel() }
 
-// kill is SIGKILL: nothing of it reaches anything any more.
+// kill ends the process as SIGKILL does: it reaches no other node any longer.
 func (p *process) kill() {
 	p.quiet.Store(true)
 	p.held.thaw()
@@ -101,7 +101,7 @@ func (p *process) kill() {
 	p.cancel()
 }
 
-// sender is how counts leave a limiter.
+// sender sends the counts of a limiter.
 type sender interface {
 	sink
 	Status() (text string, ok bool) // whether they arrive
@@ -130,8 +130,8 @@ type Limiter struct {
 	sender sender
 }
 
-// startLimiter starts one that sends its counts to Kafka if there is one, or else to the first of servers, and a copy
-// to the second if there is one.
+// startLimiter starts a limiter. It sends its counts to Kafka if k is not nil, or else to the first of servers, and a
+// copy to the second server if there is one.
 func startLimiter(p process, r *Redis, set *rules.Set, addr netip.Addr, servers []string, k *Kafka) *Limiter {
 	l := &Limiter{process: p}
 	l.openStore(r, budget)
@@ -160,7 +160,7 @@ func startLimiter(p process, r *Redis, set *rules.Set, addr netip.Addr, servers 
 	return l
 }
 
-// counts are the settings of a producer, and those of a consumer without its group.
+// counts returns the settings that producers and consumers share. Consumers add a group.
 func (p *process) counts(k *Kafka) kafka.Config {
 	return kafka.Config{Brokers: []string{kafkaNode + ":9092"}, Topic: "counts", Namespace: namespace, Log: p.log,
 		Open: k.openers(p.name)}
@@ -191,7 +191,7 @@ type Aggregator struct {
 	notifier *notify.Notifier
 }
 
-// startAggregator starts one that receives what is sent to node, or its part of what Kafka has.
+// startAggregator starts an aggregator that receives the counts sent to node, or reads its partitions of Kafka.
 func startAggregator(p process, r *Redis, h *Webhook, set *rules.Set, node string, k *Kafka) *Aggregator {
 	a := &Aggregator{process: p}
 	a.openStore(r, 0)
@@ -245,14 +245,14 @@ func startAggregator(p process, r *Redis, h *Webhook, set *rules.Set, node strin
 	return a
 }
 
-// Collector is a collector, which sums up what limiters send.
+// Collector is a collector, which sums the counts of limiters.
 type Collector struct {
 	process
 	lifecycle.Stages
 	listener *statsd.Listener
 }
 
-// startCollector starts one that receives what is sent to node.
+// startCollector starts a collector that receives the counts sent to node.
 func startCollector(p process, addr netip.Addr, node string, servers []string) *Collector {
 	c := &Collector{process: p}
 	sender := must(statsd.NewSender(statsd.SenderConfig{Servers: servers[:1], Standby: servers[1:], Names: names,

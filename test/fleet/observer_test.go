@@ -39,7 +39,7 @@ func (l logs) Handle(_ context.Context, r slog.Record) error {
 func (l logs) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l logs) WithGroup(string) slog.Handler      { return l }
 
-// seen is what an observer knows who sees everything.
+// seen holds the observations of an observer that sees everything.
 type seen struct {
 	w *World
 
@@ -52,7 +52,7 @@ type seen struct {
 	lines    map[string]int // of logs, by process
 }
 
-// verdict is what one request got.
+// verdict is the verdict of one request.
 type verdict struct {
 	at, took time.Duration
 	limiter  string
@@ -89,7 +89,7 @@ func (s *seen) write(format string, args ...any) {
 
 func (s *seen) verdict(l *Limiter, id string, client uint32, v hottype.Verdict, began time.Time) {
 	if l.quiet.Load() {
-		return // nobody gets the answer of a killed process
+		return // the caller of a killed process gets no answer
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *seen) logged(who string, level slog.Level, text string) {
 	}
 }
 
-// since gives the verdicts of requests that came after a time, and forgets the others.
+// since returns the verdicts of requests since time t, and removes the earlier ones.
 func (s *seen) since(t time.Duration) []verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,7 +61,7 @@ func (w *World) push() {
 	w.pushed = w.at()
 }
 
-// insist tries each aggregator until one says that it is done.
+// insist tries each aggregator until one reports success.
 func (w *World) insist(try func(context.Context, *Aggregator) error) {
 	for i := 0; w.at() < runFor-5*time.Second; i++ {
 		w.mu.Lock()

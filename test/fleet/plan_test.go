@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "write the computed tables into docs/sca
 
 const scalePage = "../../docs/scale.md"
 
-// inputs are those of the page, by name.
+// inputs are the inputs of the page, by name.
 type inputs map[string]float64
 
 func (in inputs) get(name string) float64 {
@@ -80,8 +80,8 @@ func TestPlan(t *testing.T) {
 
 var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
 
-// sameTable reports whether two tables have the same words, and numbers that differ by 5 % at most or by one in the
-// last digit: a map has no order, so a run sends some lines more or less.
+// sameTable reports whether two tables have the same words, and numbers that differ by up to 5 % or by one in the last
+// digit: a map has no order, so a run sends some lines more or less.
 func sameTable(a, b string) bool {
 	as, bs := number.FindAllString(a, -1), number.FindAllString(b, -1)
 	if number.ReplaceAllString(a, "#") != number.ReplaceAllString(b, "#") {
@@ -123,7 +123,7 @@ func checkInputs(t *testing.T, in inputs) {
 	}
 }
 
-// Bounds that other packages keep to themselves, and that tests of theirs hold.
+// These are private bounds of other packages, which tests of those packages hold.
 const (
 	arrivalFlows    = 1024 // maxFlows of package statsd
 	windowProcesses = 512  // max_processes of lua/limit_exchange.lua
@@ -133,7 +133,7 @@ const (
 // harmonic is the sum of 1/i for i up to n.
 func harmonic(n float64) float64 { return math.Log(n) + 0.5772 + 1/(2*n) }
 
-// sent is what one limiter sends in a second.
+// sent holds the numbers that one limiter sends in a second.
 type sent struct{ counts, lines, statsd, kafka float64 }
 
 // measureSent counts a second of requests as a limiter does, for keys by Zipf's law and clients at random, and sends
@@ -192,7 +192,7 @@ type sinkFunc func(context.Context, []hottype.Count) error
 
 func (f sinkFunc) Send(ctx context.Context, counts []hottype.Count) error { return f(ctx, counts) }
 
-// countersFor is the smallest power of two with which the detector accepts the rule at a rate.
+// countersFor returns the smallest power of two with which the detector accepts the rule at a rate.
 func countersFor(t *testing.T, in inputs, rate float64) int {
 	t.Helper()
 	set, err := rules.Parse("scale", fmt.Appendf(nil, "namespace: n\nrules:\n  - {name: r, match: {path: /topic}, params: [id], "+
@@ -218,7 +218,7 @@ func planTables(t *testing.T, in inputs) map[string]string {
 	counts := limiters * one.counts
 	const us, mega = 1e-6, 1e6
 
-	// Aggregators: as many as zones at least, of four cores at most each.
+	// There are at least as many aggregators as zones, and each has at most four cores.
 	countCores := limiters*one.lines*in.get("line work")*us + counts*in.get("count work")*us
 	aggregators := zones * math.Ceil(countCores/load/4/zones)
 	reported := limiters * min(in.get("hot keys"), in.get("report keys")) // keys a second, in all reports
@@ -226,7 +226,7 @@ func planTables(t *testing.T, in inputs) map[string]string {
 	counters := countersFor(t, in, requests/aggregators)
 	limiterCores := perLimiter * (in.get("decision") + in.get("two windows")) * 1e-9
 
-	// Redis, without limits that are shared.
+	// This is the load of Redis without shared limits.
 	base := (limiters + 2*aggregators) * in.get("base commands")
 	baseCores := base * in.get("command work") * us
 	hotRequests := requests * harmonic(in.get("hot keys")) / harmonic(in.get("keys"))
@@ -297,7 +297,7 @@ func planTables(t *testing.T, in inputs) map[string]string {
 		"windows": limits.String(), "bounds": bounds(in, countCores/aggregators, baseCores)}
 }
 
-// bounds says at which size each part reaches a whole core, or a bound of the code: the smallest first.
+// bounds lists the size at which each part reaches a whole core or a bound of the code, the smallest first.
 func bounds(in inputs, aggregatorCores, baseCores float64) string {
 	type bound struct {
 		what, then string

@@ -23,8 +23,8 @@ import (
 
 const redisNode = "redis"
 
-// Redis is miniredis behind the network. Like Redis it carries out one command after the other, and a script is one
-// command. Its interpreters are kept, because miniredis makes one for each call, which is half of all processor time.
+// Redis is miniredis behind the network. Like Redis it executes one command after the other, and a script is one
+// command. Its interpreters are reused, because miniredis makes one for each call, which is half of all processor time.
 type Redis struct {
 	net *Network
 	mem *miniredis.Miniredis
@@ -41,8 +41,8 @@ type Redis struct {
 	freezer
 }
 
-// subscription is that of a connection to a channel. Those of miniredis are in a map by address, so that a message
-// would reach its subscribers in another order each time.
+// subscription is the subscription of a connection to a channel. The subscriptions of miniredis are in a map by
+// address, so a message would reach its subscribers in another order each time.
 type subscription struct {
 	peer    *server.Peer
 	channel string
@@ -82,7 +82,7 @@ func (r *Redis) SetBack(by time.Duration) {
 	r.behind += by
 }
 
-// Client is how a node reaches it.
+// Client returns the client of a node.
 func (r *Redis) Client(node string) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr:                     "10.0.0.1:6379", // a name would be resolved, outside of the bubble
@@ -97,7 +97,7 @@ func (r *Redis) Client(node string) *redis.Client {
 	})
 }
 
-// serve carries out the commands of a connection.
+// serve executes the commands of a connection.
 func (r *Redis) serve(conn net.Conn) {
 	defer conn.Close()
 	in, out := bufio.NewReader(conn), bufio.NewWriter(conn)
@@ -148,7 +148,7 @@ func (r *Redis) do(peer *server.Peer, args []string) {
 	}
 }
 
-// dispatch carries out a command that is no script; r.mu is held.
+// dispatch executes a command that is not a script. It requires r.mu.
 func (r *Redis) dispatch(peer *server.Peer, name string, args []string) {
 	switch name {
 	case "SCRIPT", "MULTI", "UNSUBSCRIBE", "PSUBSCRIBE":
@@ -180,7 +180,7 @@ func (r *Redis) dispatch(peer *server.Peer, name string, args []string) {
 	}
 }
 
-// push writes what no command has asked for.
+// push writes a message that does not answer a command.
 func push(peer *server.Peer, kind, channel string, last func(*server.Writer)) {
 	peer.Block(func(w *server.Writer) {
 		w.WritePushLen(3)
@@ -190,10 +190,10 @@ func push(peer *server.Peer, kind, channel string, last func(*server.Writer)) {
 	})
 }
 
-// expireEvery is how exact an expiry is: miniredis looks at all keys each time.
+// expireEvery is the precision of expiry, because miniredis visits all keys each time.
 const expireEvery = 20 * time.Millisecond
 
-// expire removes what has expired; r.mu is held.
+// expire removes expired keys. It requires r.mu.
 func (r *Redis) expire() {
 	if d := time.Since(r.aged); d >= expireEvery {
 		r.aged = r.aged.Add(d)
@@ -224,7 +224,7 @@ func readCommand(in *bufio.Reader) ([]string, error) {
 	return args, nil
 }
 
-// call carries out a command of a script and gives its answer; r.mu is held.
+// call executes a command of a script and returns its reply. It requires r.mu.
 func (r *Redis) call(args []string) (any, error) {
 	var buf bytes.Buffer
 	out := bufio.NewWriter(&buf)

@@ -35,9 +35,9 @@ func thresholdRules() string {
 	return text
 }
 
-// TestReplayEqualsLive asks for keys that are a little below and above their threshold, steadily. Those that limiters
-// hold hot are those of a replay of the same requests: 1 % below the threshold none, 1 % above it all, whenever
-// limiters flush, by each way and however long it takes.
+// TestReplayEqualsLive requests keys that are a little below and above their threshold, steadily. The keys that are hot
+// in limiters are the keys that a replay of the same requests finds: no key at 1 % below the threshold, every key at 1
+// % above it, whenever limiters flush, by each way and however long it takes.
 func TestReplayEqualsLive(t *testing.T) {
 	defer watchTime(t)()
 	for name, p := range map[string]*plan{
@@ -76,8 +76,8 @@ func TestReplayEqualsLive(t *testing.T) {
 	}
 }
 
-// ask has every window's keys of 97 to 103 % of the threshold asked for, notes which are hot, and gives the lines of a
-// log of all requests.
+// ask has limiters asked for the keys of every window from 97 to 103 % of the threshold, records the hot ones, and
+// returns the lines of a log of all requests.
 func (p *plan) ask(t *testing.T, hot map[hottype.Key]bool) (log []string) {
 	t.Helper()
 	w := newWorld(p, 1, nil)
@@ -107,7 +107,7 @@ func (p *plan) ask(t *testing.T, hot map[hottype.Key]bool) (log []string) {
 	return log
 }
 
-// askSteadily asks limiters for a key of a percentage of its threshold, and gives the lines of a log.
+// askSteadily asks limiters for a key at a percentage of its threshold, and returns the lines of a log.
 func (w *World) askSteadily(window, percent int, asking *sync.WaitGroup) (log []string) {
 	random, began := rand.New(rand.NewPCG(uint64(window), uint64(percent))), time.Now()
 	for i := 0; ; i++ {

@@ -12,7 +12,7 @@ import (
 
 const namespace = "fleet"
 
-// What the rules below say, for the laws.
+// These constants are the numbers in the rules below, for the laws.
 const (
 	hotRate, hotWindow = 40, 2 * time.Second
 	cooldown           = 2 * time.Second
@@ -22,7 +22,7 @@ const (
 	ipLimit, ipWindow  = 60, 5 * time.Second
 )
 
-// ruleFile gives the rules with a rate of the limit.
+// ruleFile returns the rules with a rate of the limit.
 func ruleFile(p *plan, rate int) string {
 	return fmt.Sprintf(`
 namespace: %s
@@ -41,14 +41,14 @@ func mustRules(p *plan, rate int) *rules.Set {
 	return must(rules.Parse("rules.yaml", []byte(cmp.Or(p.rules, ruleFile(p, rate)))))
 }
 
-// The parts of a run: what happens in the middle ends before the calm, in which all must be well.
+// These are the parts of a run. Faults in the middle end before the calm, in which every law must hold.
 const (
 	faultsFrom = 3 * time.Second
 	faultsTo   = 38 * time.Second
 	runFor     = 60 * time.Second
 )
 
-// Values of the parameter by what happens to them.
+// These are the values of the parameter, named by the traffic that they get.
 const (
 	viral    = "42" // far above the threshold, by many clients
 	slow     = "43" // rises from nothing
@@ -57,15 +57,15 @@ const (
 	loop     = "7"  // one client
 )
 
-// traffic is what all limiters together get for a value, in requests a second.
+// traffic holds the requests a second that all limiters together get for a value.
 type traffic struct {
 	id   string
 	rate func(t time.Duration) float64
 	one  bool // one client
-	only int  // limiter that gets it; -1: all
+	only int  // the only limiter that gets it, or -1 for all
 }
 
-// fault is what goes wrong, and for how long.
+// fault is a fault and its duration.
 type fault struct {
 	kind  string
 	at    time.Duration
@@ -74,7 +74,7 @@ type fault struct {
 	who   int           // or by how many seconds a clock is set back
 }
 
-// back is when what was away is there again, and end when all know.
+// back returns the time at which the node or link works again, and end the time at which the others know.
 func (f fault) back() time.Duration { return f.at + f.took }
 func (f fault) end() time.Duration  { return f.back() + f.after }
 
@@ -82,22 +82,23 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s at %.2fs for %.2fs (%d)", f.kind, f.at.Seconds(), f.took.Seconds(), f.who)
 }
 
-// faultKinds are all that a plan may have. Those of Redis and of the network end by themselves; a process comes back.
+// faultKinds are all faults that a plan may have. Faults of Redis and of the network end by themselves; a process comes
+// back.
 var faultKinds = []string{
 	"freeze-redis", "restart-redis", "lose-redis", "cut-limiter", "cut-aggregator", "cut-webhook", "kill-limiter",
 	"kill-aggregator", "hand-over", "deaf", "storm", "no-input", "clock-drift", "clock-jump",
 }
 
-// kafkaKinds are those that a plan may have besides where counts go by Kafka.
+// kafkaKinds are the further faults of a plan whose counts go by Kafka.
 var kafkaKinds = []string{"freeze-kafka", "restart-kafka", "leaderless"}
 
-// plan is what a seed says.
+// plan holds the choices of a seed.
 type plan struct {
 	rules     string // in place of ruleFile
 	limiters  int
 	clients   int
 	ipLimit   int  // requests of a client in a window
-	collector bool // counts go by a collector
+	collector bool // counts go through a collector
 	kafka     bool // or by Kafka
 	static    bool // whose readers keep their partitions over a restart
 	link      Link // of streams
@@ -117,7 +118,7 @@ func (p *plan) String() string {
 		p.static, p.viralFrom.Seconds(), p.viralTo.Seconds(), p.overrides, p.lift, p.push, p.faults)
 }
 
-// newPlan gives that of a seed.
+// newPlan returns the plan of a seed.
 func newPlan(seed uint64) *plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	between := func(a, b time.Duration) time.Duration {
@@ -160,7 +161,7 @@ func newPlan(seed uint64) *plan {
 		f.took = min(time.Duration((0.05+8*r.Float64()*r.Float64())*float64(time.Second)), faultsTo-f.at)
 		p.faults = append(p.faults, f)
 	}
-	if r.IntN(4) == 0 { // one that is long, and alone
+	if r.IntN(4) == 0 { // a long fault, alone
 		kind := []string{"deaf", "no-input"}[r.IntN(2)]
 		p.faults = []fault{{kind: kind, who: r.IntN(1 << 16), at: between(15*time.Second, 25*time.Second),
 			took: 12 * time.Second}}
@@ -184,7 +185,7 @@ func newPlan(seed uint64) *plan {
 	return p
 }
 
-// stopProcesses adds stops of processes to a plan, or has one that is long in place of all faults.
+// stopProcesses adds stops of processes to a plan, or replaces all faults by one stop.
 func (p *plan) stopProcesses(r *rand.Rand) {
 	kinds := []string{"stop-limiter", "stop-aggregator"}
 	if p.collector {
@@ -203,7 +204,7 @@ func (p *plan) stopProcesses(r *rand.Rand) {
 	}
 }
 
-// countByKafka adds the faults of Kafka to a plan whose counts go by it.
+// countByKafka adds the faults of Kafka to a plan whose counts go by Kafka.
 func (p *plan) countByKafka(r *rand.Rand) {
 	p.static = r.IntN(2) == 0
 	for range r.IntN(4) {
@@ -211,7 +212,7 @@ func (p *plan) countByKafka(r *rand.Rand) {
 		p.faults = append(p.faults, fault{kind: kafkaKinds[r.IntN(len(kafkaKinds))], who: r.IntN(1 << 16), at: at,
 			took: min(time.Duration(r.Int64N(int64(10*time.Second))), faultsTo-at)})
 	}
-	if r.IntN(4) == 0 { // one that is long, and alone
+	if r.IntN(4) == 0 { // a long fault, alone
 		p.faults = []fault{{kind: kafkaKinds[r.IntN(len(kafkaKinds))], who: r.IntN(1 << 16), at: 20 * time.Second,
 			took: 12 * time.Second}}
 	}
@@ -220,7 +221,7 @@ func (p *plan) countByKafka(r *rand.Rand) {
 		case "kill-aggregator", "hand-over", "no-input", "stop-aggregator", "freeze-kafka", "restart-kafka",
 			"leaderless":
 			f.after = kafkaNotices
-			if !p.static { // what the next process inherits stays for as long as a dead one may own its partition
+			if !p.static { // a dead member may own the next process's partition for that long
 				f.after += sessionTimeout
 			}
 		case "deaf", "storm", "stop-limiter":
@@ -229,12 +230,12 @@ func (p *plan) countByKafka(r *rand.Rand) {
 	}
 }
 
-// kafkaNotices is how long clients of Kafka may take to notice that brokers, or a partition, are back: they pause for
+// kafkaNotices is the maximum time until clients of Kafka notice that brokers, or a partition, are back: they pause for
 // up to 3 s between attempts.
 const kafkaNotices = 5 * time.Second
 
 // standsStill reports whether a process would stop in good order while it may connect to Redis. The client's PubSub
-// holds a mutex then, for which its Close waits, and a goroutine that waits for a mutex lets no virtual time pass.
+// holds a mutex then, for which its Close waits, and virtual time stops while a goroutine waits for a mutex.
 func (p *plan) standsStill(stop fault) bool {
 	return stop.kind == "hand-over" && slices.ContainsFunc(p.faults, func(f fault) bool {
 		switch f.kind {

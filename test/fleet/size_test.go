@@ -14,7 +14,7 @@ import (
 var sizes = flag.String("sizes", "1/1/500,10/1/500,50/1/500,10/10/500,10/1/5000",
 	"for TestSize: limiters/hot keys/clients, and more of these after commas")
 
-// size is a fleet without faults, and what it costs.
+// size is a fleet without faults, and its cost.
 type size struct {
 	limiters, hot, clients int
 
@@ -24,7 +24,7 @@ type size struct {
 	unshared   uint64        // windows that are not shared: more than 512 processes
 }
 
-// cost is what Redis does.
+// cost holds the number of commands that Redis executes, and of the bytes that it receives and sends.
 type cost struct{ commands, in, out float64 }
 
 func (c cost) minus(d cost, seconds float64) cost {
@@ -35,7 +35,7 @@ func (c cost) String() string {
 	return fmt.Sprintf("%.0f commands, %.1f KB in, %.1f KB out", c.commands, c.in/1000, c.out/1000)
 }
 
-// TestSize measures fleets of several sizes. What one limiter costs does not grow with the number of limiters.
+// TestSize measures fleets of several sizes. The cost of one limiter does not grow with the number of limiters.
 func TestSize(t *testing.T) {
 	defer watchTime(t)()
 	var one *size
@@ -58,7 +58,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// compare judges that a fleet costs at most so much more than a smaller one as it has more limiters.
+// compare judges that the costs of two fleets differ by at most 1.2 times the ratio of their limiters.
 func (s *size) compare(t *testing.T, small *size) {
 	t.Helper()
 	more := 1.2 * float64(s.limiters) / float64(small.limiters)
@@ -82,8 +82,8 @@ func (s *size) compare(t *testing.T, small *size) {
 	}
 }
 
-// measure runs ten seconds of cold keys, and then hot ones. Each limiter has five requests a second at least, and half
-// a request a second of one client that goes to all of them.
+// measure runs ten seconds of cold keys, and then hot ones. Each limiter has at least five requests a second, and half
+// a request a second of one client that visits all of them.
 func (s *size) measure(t *testing.T) {
 	const perLimiter, quiet, until = 5, 10 * time.Second, 22 * time.Second
 	p := &plan{limiters: s.limiters, clients: s.clients, ipLimit: max(600, 2*s.limiters),
@@ -152,7 +152,7 @@ func (w *World) allHold(id string) bool {
 	})
 }
 
-// cost is what Redis has done so far.
+// cost returns the cost of Redis so far.
 func (w *World) cost() cost {
 	in, out := w.net.streamBytes(redisNode)
 	w.redis.mu.Lock()

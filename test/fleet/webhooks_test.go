@@ -17,7 +17,7 @@ import (
 
 const webhookNode = "webhook"
 
-// Webhook is what receives notifications, over HTTP.
+// Webhook receives notifications over HTTP.
 type Webhook struct {
 	net    *Network
 	conns  chan net.Conn
@@ -62,7 +62,7 @@ func newWebhook(w *World) *Webhook {
 	return h
 }
 
-// dial gives the DialContext of a node.
+// dial returns the DialContext of a node.
 func (h *Webhook) dial(node string) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
 		mine, theirs, err := h.net.Connect(node, webhookNode)
@@ -73,7 +73,7 @@ func (h *Webhook) dial(node string) func(context.Context, string, string) (net.C
 	}
 }
 
-// Accept, Close and Addr are those of a net.Listener.
+// Accept, Close and Addr implement net.Listener.
 func (h *Webhook) Accept() (net.Conn, error) {
 	if c, ok := <-h.conns; ok {
 		return c, nil
@@ -89,8 +89,8 @@ func (h *Webhook) close() {
 	h.served.Wait()
 }
 
-// addNotifier has an aggregator notify the webhook of what becomes hot and cold in what all of them publish, as its
-// page shows it.
+// addNotifier has an aggregator notify the webhook of keys that become hot or cold in the hot set of all aggregators,
+// as its page shows it.
 func (a *Aggregator) addNotifier(h *Webhook) {
 	a.notifier = must(notify.New(notify.Config{Namespace: namespace, Instance: a.name, Log: a.log,
 		IsLeader:    func() bool { return a.Leads() },
@@ -116,12 +116,12 @@ func (a *Aggregator) addNotifier(h *Webhook) {
 	a.Add(lifecycle.Sinks, "notifications", a.notifier.Run)
 }
 
-// slowEvents are the faults that keep events back: they are of what aggregators read from Redis.
+// slowEvents are the faults that delay events, because aggregators derive them from the hot set in Redis.
 var slowEvents = []string{"cut-webhook", "freeze-redis", "restart-redis", "lose-redis", "cut-aggregator",
 	"stop-aggregator"}
 
-// judgeEvents judges what the webhook has received: only what was hot, nothing lost, nothing late, and by the end of
-// the run what began has ended.
+// judgeEvents judges the events that the webhook has received: they name only keys that were hot, no event is lost,
+// late or repeated without cause, and the viral key became hot and is cold by the end of the run.
 func (l *laws) judgeEvents(now time.Duration) {
 	l.w.hook.mu.Lock()
 	events := l.w.hook.events
@@ -174,7 +174,7 @@ func (l *laws) judgeEvents(now time.Duration) {
 	}
 }
 
-// happened reports whether a fault of some kinds, or of any, reaches into a stretch.
+// happened reports whether a fault of some kinds, or of any kind, overlaps the time between from and to.
 func (l *laws) happened(from, to time.Duration, kinds ...string) bool {
 	return slices.ContainsFunc(l.w.plan.faults, func(f fault) bool {
 		return f.at < to && f.end() > from && (len(kinds) == 0 || slices.Contains(kinds, f.kind))

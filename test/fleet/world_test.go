@@ -17,13 +17,13 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// World is one run: the nodes, what is done to them, and what is seen of them.
+// World is one run: the nodes, the plan that acts on them, and the observations.
 type World struct {
 	plan  *plan
 	start time.Time
 	net   *Network
 	redis *Redis
-	kafka *Kafka // nil: counts go by StatsD
+	kafka *Kafka // or nil if counts go by StatsD
 	hook  *Webhook
 
 	mu          sync.Mutex // guards the rest; never held while anything waits
@@ -31,24 +31,24 @@ type World struct {
 	aggregators []*Aggregator
 	collector   *Collector
 	addrs       int
-	over        []*process // those that were stopped or killed
+	over        []*process // stopped or killed processes
 	clocks      map[string]*clock
 	blocks      []*block
-	pushed      time.Duration // when the second rules were acknowledged; 0: not yet
+	pushed      time.Duration // when the second rules were acknowledged, or 0 before
 	seen        *seen
 	endTraffic  func()
 	driving     sync.WaitGroup
 	acting      sync.WaitGroup
 }
 
-// block is an override that a person puts.
+// block is an override that an operator puts.
 type block struct {
 	id          string
-	put, lifted time.Duration // acknowledged; 0: not
+	put, lifted time.Duration // when it was acknowledged, or 0 before
 	lifting     bool
 }
 
-// at is virtual time since the start.
+// at returns the virtual time since the start.
 func (w *World) at() time.Duration { return time.Since(w.start) }
 
 // newWorld starts all nodes.
@@ -93,7 +93,7 @@ func (w *World) addr() netip.Addr {
 	return addrOf(w.addrs)
 }
 
-// process names a new run of a node. The clock is that of the machine, which stays.
+// process names a new run of a node. The clock belongs to the machine and outlives the run.
 func (w *World) process(node, name string) process {
 	if w.clocks[node] == nil {
 		w.clocks[node] = new(clock)
@@ -129,7 +129,7 @@ func (w *World) startAggregator(i int) {
 		w.hook, mustRules(w.plan, limitRate), node, w.kafka)
 }
 
-// run lets the plan happen until its end. Judge is called every second, while all nodes wait.
+// run executes the plan until its end. It calls judge every second, while all nodes wait.
 func (w *World) run(seed uint64, judge func()) {
 	w.drivePlan(seed, 10*float64(w.plan.limiters))
 	for _, f := range w.plan.faults {
@@ -151,7 +151,7 @@ func (w *World) run(seed uint64, judge func()) {
 	w.acting.Wait()
 }
 
-// drivePlan sends the traffic of the plan, and so many requests a second for keys that nobody else wants.
+// drivePlan sends the traffic of the plan, and cold requests a second for keys that get no other requests.
 func (w *World) drivePlan(seed uint64, cold float64) {
 	ctx, stop := context.WithCancel(context.Background())
 	w.endTraffic = func() {
@@ -194,7 +194,7 @@ func (w *World) stop() {
 	w.over = all
 }
 
-// drive sends the requests of some traffic, in the order and at the times of random.
+// drive sends the requests of t, in the order and at the times that random yields.
 func (w *World) drive(ctx context.Context, t traffic, random *rand.Rand) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -224,7 +224,8 @@ func (w *World) drive(ctx context.Context, t traffic, random *rand.Rand) {
 	}
 }
 
-// ask is one request. It waits in the socket of a limiter that is stopped, and counts when it is read.
+// ask sends one request. It waits in the socket of a limiter that is stopped, and is decided and counted when it is
+// read.
 func (w *World) ask(l *Limiter, id string, client uint32) {
 	if l.held.awaitThaw(); l.quiet.Load() {
 		return
