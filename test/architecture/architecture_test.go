@@ -16,8 +16,8 @@ import (
 
 const module = "github.com/hotparam/pipeline"
 
-// layers lists the packages from the bottom up. A package imports only packages of
-// lower layers, or of its own layer where peers says so.
+// layers lists the packages from the bottom up. A package imports only packages of lower layers, or of its own layer if
+// peers is true.
 var layers = []struct {
 	name     string
 	peers    bool // packages of this layer may import each other
@@ -81,8 +81,8 @@ var layers = []struct {
 		"wire everything, hold no logic of their own"},
 }
 
-// adminImports are the packages of the admin listener, which imports all of them, and what each may import of the
-// others.
+// adminImports lists the packages of the admin listener, which imports all of them, and the others that each of them
+// may import.
 var adminImports = map[string][]string{
 	"internal/operator/admin/web":     {},
 	"internal/operator/admin/changes": {"web"},
@@ -206,8 +206,8 @@ func TestLightCommands_ImportNoClientOfAServer(t *testing.T) {
 	}
 }
 
-// find is the listed package that a package belongs to, and its layer, -1 for none.
-// Packages inside a listed one (admin/web, cmd/...) belong to it.
+// find returns the listed package that a package belongs to, and its layer, or -1 if there is no such package. Packages
+// inside a listed one (admin/web, cmd/...) belong to it.
 func find(path string) (listed string, layer int) {
 	layer = -1
 	for i, l := range layers {

@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// library holds the packages that documents name: those of the root module and its dependencies as the compiler exports
-// them, and those of adapters/, which are modules of their own, from their source.
+// library holds the packages that documents name. The compiler's export data has the root module and its dependencies;
+// the source has adapters/, which are modules of their own.
 type library struct {
 	*sources
 	exported  types.Importer
@@ -73,8 +73,8 @@ func (l *library) add(t *testing.T, path string) {
 	}
 }
 
-// Import implements types.Importer. A package of an adapter's dependencies is an error, and what is made of such a
-// package then has no type, about which the type checker reports nothing.
+// Import implements types.Importer. A package of an adapter's dependencies is an error. An expression of such a package
+// then has no type, and the type checker reports nothing about it.
 func (l *library) Import(path string) (*types.Package, error) {
 	dir := strings.TrimPrefix(path, module+"/")
 	if !strings.HasPrefix(dir, "adapters/") {
@@ -91,7 +91,7 @@ func (l *library) Import(path string) (*types.Package, error) {
 	return p, nil
 }
 
-// preamble declares what the code of documents uses and does not declare.
+// preamble declares the names that the code of documents uses and does not declare.
 const preamble = `package documents
 
 import (
@@ -139,7 +139,7 @@ func _() {
 }
 `
 
-// Documents show code that compiles, and they and comments name what exists.
+// Documents show code that compiles, and documents and comments name only names that exist.
 func TestCodeOfDocumentsExists(t *testing.T) {
 	t.Parallel()
 	l := readLibrary(t)
@@ -166,8 +166,8 @@ func TestCodeOfDocumentsExists(t *testing.T) {
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
 
-// compileBlocks compiles each block of Go code of a document as the body of a function. An ellipsis stands for what a
-// reader fills in.
+// compileBlocks compiles each block of Go code of a document as the body of a function. An ellipsis stands for code
+// that a reader fills in.
 func (l *library) compileBlocks(t *testing.T, doc, text string) {
 	t.Helper()
 	conf := types.Config{Importer: l, Error: func(err error) {
@@ -239,7 +239,7 @@ func (l *library) findNames(t *testing.T, doc, text string) {
 }
 
 // has reports whether a chain of names exists, such as a package, a type and a method. The last name behind a variable,
-// or a package of others, has to occur anywhere in the code.
+// or behind a third-party package, has to occur anywhere in the code.
 func (l *library) has(name string) bool {
 	chain := strings.Split(name, ".")
 	first, last := chain[0], chain[len(chain)-1]

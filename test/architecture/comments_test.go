@@ -157,7 +157,7 @@ var (
 	fileName = regexp.MustCompile(`\b([\w-]+/)*[\w-]+\.(go|lua)\b`)
 )
 
-// TestNamesInCommentsExist finds comments with names of code that are gone.
+// TestNamesInCommentsExist finds comments with names of code that no longer exist.
 func TestNamesInCommentsExist(t *testing.T) {
 	t.Parallel()
 	s := readSources(t)
@@ -192,8 +192,9 @@ func TestNamesInCommentsExist(t *testing.T) {
 	}
 }
 
-// TestDocCommentsBeginWithTheName holds the comments of functions, methods and types to the names of what they
-// describe, since a rename leaves comments behind. Tests are named by what they show and explain it freely.
+// TestDocCommentsBeginWithTheName checks that the comments of functions, methods and types begin with the names of
+// their subjects, since a rename leaves comments behind. Tests are named by the law that they show, and their comments
+// are free.
 func TestDocCommentsBeginWithTheName(t *testing.T) {
 	t.Parallel()
 	s := readSources(t)

@@ -65,7 +65,7 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// names are those of a list, or the keys of a map.
+// names returns the strings of a list, or the keys of a map.
 func names(v any) (list []string) {
 	switch v := v.(type) {
 	case []any:

@@ -17,11 +17,11 @@ var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile("(?m)^#+ (.*)$")
 	block   = regexp.MustCompile("(?ms)^```.*?^```")
-	// what an anchor leaves out of its heading
+	// the characters that GitHub drops from a heading in its anchor
 	dropped = regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
 )
 
-// anchors are the names of the headings of a document, as GitHub makes them.
+// anchors returns the anchors that GitHub makes of the headings of a document.
 func anchors(text string) map[string]bool {
 	names := map[string]bool{}
 	for _, h := range heading.FindAllStringSubmatch(block.ReplaceAllString(text, ""), -1) {
@@ -31,13 +31,13 @@ func anchors(text string) map[string]bool {
 	return names
 }
 
-// documents are the texts of all documents by their names.
+// documents returns the texts of all documents by their names.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	return listed(t, "*.md")
 }
 
-// listed are the texts of the files that git knows, by their names.
+// listed returns the texts of the files that git knows, by their names.
 func listed(t *testing.T, patterns ...string) map[string]string {
 	t.Helper()
 	args := append([]string{"-C", root, "ls-files", "--"}, patterns...)
@@ -56,8 +56,7 @@ func listed(t *testing.T, patterns ...string) map[string]string {
 	return texts
 }
 
-// Every link from one document to another names a file that is there, and a
-// heading that it has.
+// Every link from one document to another names a file that exists, and a heading of it.
 func TestLinksOfDocuments(t *testing.T) {
 	t.Parallel()
 	for name, text := range documents(t) {
@@ -120,7 +119,7 @@ var pages = map[string]int{
 var madeParts = regexp.MustCompile(`(?ms)^<!-- ((?:fields|computed): .*?^<!-- end -->|api -->.*?^<!-- /api -->|` +
 	`layers -->.*?^<!-- /layers -->|(?:\w+: )?go test .*)`)
 
-// words are what a reader reads: no marks of tables and lists.
+// words returns the number of words that a reader reads, without the marks of tables and lists.
 func words(text string) int {
 	n := 0
 	for w := range strings.FieldsSeq(madeParts.ReplaceAllString(text, "")) {
@@ -177,8 +176,8 @@ func TestDocumentsUsePlainWords(t *testing.T) {
 // blank keeps the number of lines of a text, so that those after it keep theirs.
 func blank(text string) string { return strings.Repeat("\n", strings.Count(text, "\n")) }
 
-// The dashboard and what is deployed are as narrow as the Go code; a tab counts four columns. HAProxy's format has no
-// line that goes on in the next, and JSON no text that does.
+// The dashboard and the deployed files are as narrow as the Go code; a tab counts four columns. HAProxy's format cannot
+// continue a line, and JSON cannot continue a text.
 func TestPageAndDeploymentAreNarrow(t *testing.T) {
 	t.Parallel()
 	files := listed(t, "internal/operator/admin/static", "deploy", ":!deploy/haproxy/*.cfg",

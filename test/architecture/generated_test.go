@@ -121,8 +121,8 @@ func TestAPITable(t *testing.T) {
 	generated(t, "docs/admin.md", "api", table)
 }
 
-// An alert wakes a person: its heading in the runbook says what users notice, where to look and what to do, and the
-// alert carries the heading's address.
+// An alert wakes a person: its heading in the runbook describes the effects on users, where to look and the remedy, and
+// the alert carries the heading's address.
 func TestRunbookHasEveryAlert(t *testing.T) {
 	t.Parallel()
 	const address = "https://github.com/hotparam/pipeline/blob/main/docs/runbook.md#"
@@ -154,7 +154,7 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 	}
 }
 
-// The table of layers in docs/architecture.md is the one that TestImportsPointDown holds.
+// The table of layers in docs/architecture.md is made of the layers that TestImportsPointDown holds.
 func TestLayerTable(t *testing.T) {
 	t.Parallel()
 	table := "| layer | packages | why |\n|---|---|---|\n"
@@ -172,7 +172,7 @@ func TestLayerTable(t *testing.T) {
 	generated(t, "docs/architecture.md", "layers", table)
 }
 
-// The reasons of verdicts in docs/gateways.md are those of the code.
+// The reasons of verdicts in docs/gateways.md are the reasons of the code.
 func TestReasonTable(t *testing.T) {
 	t.Parallel()
 	table := "| reason | verdict | meaning |\n|---|---|---|\n"

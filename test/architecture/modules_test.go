@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The go.sum of an importer of the product lists what the product's go.mod requires:
-// browser drivers, brokers and mocks belong to the module of test/.
+// The go.sum of an importer of the product lists all modules that the product's go.mod requires, so browser drivers,
+// brokers and mocks belong to the module of test/.
 func TestProductNeedsNoTestServers(t *testing.T) {
 	t.Parallel()
 	banned := []string{
