@@ -20,8 +20,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// nginx answers a hot key from its cache: the application sees no more than the limit, readers get their page, and
-// what is cold, blocked or of a known user is never stored nor served.
+// nginx answers a hot key from its cache: the application receives no more than the limit, readers get their page, and
+// responses for cold or blocked keys, or for a known user, are never stored nor served.
 func TestNginxServesHotKeys(t *testing.T) {
 	t.Parallel()
 	a := startApp(t)
@@ -40,7 +40,7 @@ func TestNginxServesHotKeys(t *testing.T) {
 	program.Await(t, time.Minute, "the sidecar to know what is hot", func() bool {
 		return g.get("/topic?id=hot").header.Get("X-Cache") == "HIT"
 	})
-	// what fills the cache has none of the client's fields but those of the cache's key
+	// the request that fills the cache has only those fields of the client that are in the cache's key
 	if got := g.get("/topic?id=hot&fill=1", "X-Original-URL", "/other", "Accept", "a/b", "Accept-Language", "de",
 		"Accept-Encoding", "br, gzip;q=1", "X-Forwarded-For", "192.0.2.7"); got.header.Get("X-Cache") != "MISS" {
 		t.Errorf("another target of a hot key: %v", got.header)

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// sent is a request byte for byte, with {id} where the topic is.
+// sent is a request byte for byte, with {id} in place of the topic.
 type sent struct{ name, text string }
 
-// with is the request for one topic.
+// with returns the request for one topic.
 func (s sent) with(id string) string { return strings.ReplaceAll(s.text, "{id}", id) }
 
 // limited reports whether the request names a topic, so that it is refused if the topic is blocked.
 func (s sent) limited() bool { return strings.Contains(s.text, "{id}") }
 
-// get is a GET of a target of a host with further lines, which end in \r\n.
+// get returns a GET of a target of a host with further lines, which end in \r\n.
 func get(target, host, lines string) string {
 	return "GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\n" + lines + "Connection: close\r\n\r\n"
 }
 
 const topic = "/topic?id={id}"
 
-// corpus is what clients may send: methods, hosts, targets, fields, and all of them short and long.
+// corpus returns requests that clients may send: methods, hosts, targets, fields, and all of them short and long.
 func corpus() (list []sent) {
 	add := func(name, text string) { list = append(list, sent{name, text}) }
 	for _, m := range []string{"GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PURGE", "get"} {
@@ -76,7 +76,7 @@ func corpus() (list []sent) {
 	return append(list, sizes()...)
 }
 
-// sizes are requests of 1 to 64 KiB: in one field, in many, in the host, in the target, and in two places.
+// sizes returns requests of 1 to 64 KiB: in one field, in many, in the host, in the target, and in two places.
 func sizes() (list []sent) {
 	for _, n := range []int{
 		1 << 10, 2000, 4 << 10, 7900, 8 << 10, 10_000, 12 << 10, 13_000, 14_000, 14_500, 14_800, 15_000, 15_200,

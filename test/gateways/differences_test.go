@@ -15,15 +15,16 @@ import (
 // blocked is a request that no gateway may let pass while the limiter answers.
 const blocked = "/topic?id=blocked"
 
-// differences are what one gateway can and another cannot.
+// differences are the abilities that only some gateways have.
 type differences struct {
 	fields  bool     // refusals tell limit and key
-	allowed bool     // answers of what is allowed tell the limit
+	allowed bool     // answers to allowed requests state the limit
 	refused []string // further spellings of the topic whose limit is used up
 	passed  []string // requests that its limit does not concern
 }
 
-// judge looks at a gateway from both sides: what a client gets, and what reaches the application.
+// judge checks a gateway from both sides: the responses that a client gets, and the requests that reach the
+// application.
 func (d differences) judge(t *testing.T, g *gateway, a *app) {
 	t.Helper()
 	const odd = "/topic?id=9&x=a%2Fb+c&&y"
@@ -64,7 +65,7 @@ func (d differences) judge(t *testing.T, g *gateway, a *app) {
 		!strings.Contains(got.body, `"key":"topic?id=viral"`)) {
 		t.Errorf("viral: %+v", got)
 	}
-	// Spellings and bytes that are no UTF-8 do not get round it, nor do headers.
+	// Spellings and bytes that are not UTF-8 do not evade the limit, nor do headers.
 	for _, target := range slices.Concat(d.refused,
 		[]string{"/topic?id=viral&user=%FF", "/topic?user=%FF&id=viral", "/topic?id=%76iral",
 			"/topic?id=viral&id=other"}) {
@@ -83,7 +84,8 @@ func (d differences) judge(t *testing.T, g *gateway, a *app) {
 	}
 }
 
-// forged are what a client may send to be taken for another one, or its request for another one.
+// forged are fields that a client may send to be taken for another client, or to have its request taken for another
+// one.
 var forged = map[string]string{
 	"X-Forwarded-For": "198.51.100.7", "X-Real-IP": "198.51.100.7",
 	"Forwarded":      "for=198.51.100.7;host=other;proto=https",
@@ -99,8 +101,8 @@ var forged = map[string]string{
 	"Authorization": "Bearer forged-token-of-a-client", "Expect": "nothing", "Upgrade": "h2c",
 }
 
-// notFooled holds that nothing that a client may send, alone, twice or all together, in any spelling that gateways let
-// pass, changes what is limited.
+// notFooled checks that no field that a client may send, alone, twice or all together, in any spelling that gateways
+// let pass, changes the key or client that is limited.
 func notFooled(t *testing.T, g *gateway) {
 	t.Helper()
 	all := []string{"Connection", "close, " + strings.Join(slices.Collect(maps.Keys(forged)), ", ")}
@@ -123,10 +125,10 @@ func notFooled(t *testing.T, g *gateway) {
 	}
 }
 
-// knowsClients holds that a client has its own window, whatever it says of itself, and that the application gets the
-// address of the client from the gateway.
-// suspected sends requests until the gateway asks about the client, which a gateway that decides itself does once half
-// of the window is used: its window is exact if that happens before the window is full, however slow the machine is.
+// knowsClients checks that a client has its own window, whatever fields it sends, and that the application gets the
+// address of the client from the gateway. suspected sends requests until the gateway asks about the client, which a
+// gateway that decides itself does once half of the window is used: its window is exact if that happens before the
+// window is full, however slow the machine is.
 func knowsClients(t *testing.T, g *gateway, a *app, suspected func(send func())) {
 	t.Helper()
 	if got := g.askFrom(shortClient, "GET", "/topic?id=cold"); got.status != 429 {
@@ -173,7 +175,7 @@ func knowsClients(t *testing.T, g *gateway, a *app, suspected func(send func()))
 	}
 }
 
-// failures are how a limiter fails, and how it comes back.
+// failures are the ways in which a limiter fails, each with its repair.
 func failures(t *testing.T, l *limiter) []failure {
 	return []failure{
 		{"slow", func() { l.takes(3 * time.Second) }, func() { l.takes(0) }},
@@ -187,8 +189,8 @@ type failure struct {
 	fail, heal func()
 }
 
-// fails holds what a file promises while the limiter does not answer: each request gets one of these statuses, soon.
-// What only takes its time still limits.
+// fails checks the promise of a file for a limiter that does not answer: each request gets one of the statuses, soon. A
+// limiter that is only slow still limits.
 func fails(t *testing.T, g *gateway, l *limiter, status []int) {
 	t.Helper()
 	l.takes(20 * time.Millisecond)
@@ -208,7 +210,7 @@ func fails(t *testing.T, g *gateway, l *limiter, status []int) {
 				fastest = min(fastest, got.took)
 			}
 		}
-		// The files wait 100 ms, once; the fastest of ten is not the machine's.
+		// The files wait 100 ms, once. The fastest of ten shows the file's wait and not the machine's load.
 		if fastest > 250*time.Millisecond {
 			t.Errorf("%s: a request takes %v at least", f.name, fastest)
 		}

@@ -25,8 +25,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// TestNginxCompilesWhatEachRequestRuns holds that LuaJIT compiles decide with all that it calls, for what passes and
-// for what is denied. Interpreted it would cost several times as much.
+// TestNginxCompilesWhatEachRequestRuns checks that LuaJIT compiles decide with all that it calls, for allowed and for
+// denied requests. Interpreted it would cost several times as much.
 func TestNginxCompilesWhatEachRequestRuns(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -63,8 +63,8 @@ func TestNginxCompilesWhatEachRequestRuns(t *testing.T) {
 			t.Errorf("not compiled: %s", m[0])
 		}
 	}
-	// A function that decide calls may have a trace of its own. What leaves that cannot be compiled up to pcall, and
-	// need not be where the traces of decide and those to which they lead have all that it calls.
+	// A function that decide calls may have a trace of its own. A trace that leaves a function cannot be compiled up to
+	// pcall, and need not be if the traces of decide and the traces to which they lead have all that decide calls.
 	all := regexp.MustCompile(`(?m)^\[TRACE +(\d+) (?:\((\d+)/\w+\) )?\w+\.lua:\d+(?: -> (\d+))?.*\]$`).
 		FindAllStringSubmatch(traces, -1)
 	runs := map[string]bool{} // traces that decide runs
@@ -83,8 +83,8 @@ func TestNginxCompilesWhatEachRequestRuns(t *testing.T) {
 	}
 }
 
-// TestLimitHoldsOverTwoGateways sends one hot key through two nginx with four workers each, which ask two sidecars:
-// the application counts what the shared limit admits.
+// TestLimitHoldsOverTwoGateways sends one hot key through two nginx with four workers each, which ask two sidecars: the
+// application receives no more requests than the shared limit allows.
 func TestLimitHoldsOverTwoGateways(t *testing.T) {
 	t.Parallel()
 	const rate, burst = 50, 50
@@ -168,8 +168,8 @@ func startCounting(t *testing.T, hits *atomic.Int64) string {
 	return ln.Addr().String()
 }
 
-// hammer sends requests over n connections until a time: url is that of the k-th of connection i, "" for no more. It
-// returns how many were answered by 200 or 429; others are errors.
+// hammer sends requests over n connections until a time. url returns the URL of the k-th request of connection i, or ""
+// for no more. hammer returns the number of responses 200 and 429; all others are errors.
 func hammer(t *testing.T, n int, url func(i, k int) string, until time.Time) (sent int64) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -202,8 +202,8 @@ func hammer(t *testing.T, n int, url func(i, k int) string, until time.Time) (se
 }
 
 // TestGatewaysInAFlood sends a flood of keys that never come again: memory of the worker is bounded, a blocked key
-// stays blocked, and every request is counted or known as lost, but for 15 denials that HAProxy repeats. FLOOD is how
-// many keys there are.
+// stays blocked, and every request is counted or known as lost, but for 15 denials that HAProxy repeats. FLOOD is the
+// number of keys.
 func TestGatewaysInAFlood(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, gatewaysInAFlood)
@@ -246,7 +246,7 @@ func gatewaysInAFlood(t *testing.T, d deciding) {
 	t.Logf("%.0f of them are not counted", float64(sent)-known())
 }
 
-// processes are those of the gateway that take requests.
+// processes returns the processes of the gateway that take requests.
 func (s *edgeSite) processes() []int {
 	s.t.Helper()
 	pid := strconv.Itoa(s.Pid())
@@ -264,7 +264,7 @@ func (s *edgeSite) processes() []int {
 	return list
 }
 
-// memory is what a process holds, in bytes.
+// memory returns the resident memory of a process, in bytes.
 func memory(t *testing.T, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
@@ -275,7 +275,7 @@ func memory(t *testing.T, pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// TestNginxWorkerDies holds that the worker that comes for one that was killed decides as it did.
+// TestNginxWorkerDies checks that the successor of a killed worker decides as the killed one did.
 func TestNginxWorkerDies(t *testing.T) {
 	t.Parallel()
 	s := startEdge(t, decidingNginx, edgeRules, 1, true)
@@ -288,7 +288,7 @@ func TestNginxWorkerDies(t *testing.T) {
 		return len(list) > 0 && list[0] != old
 	})
 	s.client.CloseIdleConnections()
-	for i := range 50 { // while it learns what is blocked
+	for i := range 50 { // while it learns the blocked keys
 		if got := s.get("/topic?id=blocked"); got.status != 429 {
 			t.Fatalf("request %d for a blocked key: %d", i, got.status)
 		}
@@ -299,7 +299,7 @@ func TestNginxWorkerDies(t *testing.T) {
 	s.await("deciding")
 }
 
-// TestErrorsOfTheScriptAsk holds that a request for which the script fails is asked about.
+// TestErrorsOfTheScriptAsk checks that the limiter is asked about a request for which the script fails.
 func TestErrorsOfTheScriptAsk(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -323,8 +323,8 @@ func TestErrorsOfTheScriptAsk(t *testing.T) {
 	})
 }
 
-// TestGatewaysKnowLoops holds that a key which one client asks for is not hot by a rule with min_clients, and is when
-// others ask for it too, on a socket for IPv4 and IPv6.
+// TestGatewaysKnowLoops checks that a key which one client asks for is not hot by a rule with min_clients, and becomes
+// hot when others ask for it too, on a socket for IPv4 and IPv6.
 func TestGatewaysKnowLoops(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, gatewaysKnowLoops)
@@ -349,8 +349,8 @@ func gatewaysKnowLoops(t *testing.T, d deciding) {
 	}
 }
 
-// TestNginxAnswersHotKeysFromItsCache holds that a hot key whose rule has a cache is answered from it, that only what
-// its limit admits reaches the application, and that this goes on without the limiter.
+// TestNginxAnswersHotKeysFromItsCache checks that a hot key whose rule has a cache is answered from it, that only the
+// requests that its limit allows reach the application, and that this continues without the limiter.
 func TestNginxAnswersHotKeysFromItsCache(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(edgeRules, "rate: 50, window: 1s", "rate: 20, window: 1s", 1)

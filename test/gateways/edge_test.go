@@ -23,7 +23,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// edgeRules make a topic hot at 50 requests a second, which a busy machine sends too, and then limit it to 20.
+// edgeRules make a topic hot at 50 requests a second, a rate that a busy machine sends too, and then limit it to 20.
 const edgeRules = `
 rules:
   - name: topic
@@ -37,7 +37,7 @@ overrides:
   - {key: 'topic?id=viral', action: limit, rate: 0.01, burst: 5}
 `
 
-// staleAfterPoll is how much longer a feed is valid than a poll of it may take.
+// staleAfterPoll is the time for which a feed stays valid beyond the maximum duration of a poll of it.
 const staleAfterPoll = 500 * time.Millisecond
 
 // deciding is a gateway that decides itself.
@@ -48,9 +48,10 @@ type deciding struct {
 	asked  string   // metric of its questions
 	reload syscall.Signal
 	start  func(t *testing.T, p places, keys string, replace ...string) *exec.Cmd
-	// workers are the replacements for a number of workers.
+	// workers returns the replacements for a number of workers.
 	workers func(n int) []string
-	// between starts what is between the gateway and the limiter, and returns its address; nil: nothing is.
+	// between starts a link between the gateway and the limiter, and returns its address. It is nil if there is no
+	// link.
 	between func(t *testing.T, limiter string) string
 }
 
@@ -95,7 +96,7 @@ type edgeSite struct {
 	client      *http.Client
 }
 
-// byRules starts one that decides by the rules of the other gateways.
+// byRules starts a gateway that decides by the rules of the other gateways.
 func (d *deciding) byRules(t *testing.T, p places, replace ...string) *exec.Cmd {
 	config := filepath.Join(t.TempDir(), "hotparam.yaml")
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
@@ -105,7 +106,7 @@ func (d *deciding) byRules(t *testing.T, p places, replace ...string) *exec.Cmd 
 		"127.0.0.1:"+strconv.Itoa(freeport.Port(t)))...)
 }
 
-// writtenKeys is a file by which the gateway makes the keys of rules.
+// writtenKeys writes a file by which the gateway makes the keys of rules.
 func (d *deciding) writtenKeys(t *testing.T, config string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(program.Ours(t), "hotparam"), "gateway", d.keys, "--config", config)
@@ -120,10 +121,10 @@ func (d *deciding) writtenKeys(t *testing.T, config string) string {
 	return file
 }
 
-// luaModule is where Debian has it.
+// luaModule is the path of the module in Debian.
 const luaModule = "/usr/lib/nginx/modules/ngx_http_lua_module.so"
 
-// luaNginx is nginx with Debian's Lua module.
+// luaNginx returns the path of nginx, and needs Debian's Lua module.
 func luaNginx(t *testing.T) string {
 	t.Helper()
 	path := installed(t, "nginx")
@@ -169,7 +170,7 @@ func haproxyDeciding(t *testing.T, p places, keys string, replace ...string) *ex
 	return exec.Command(path, "-W", "-db", "-f", config, "-p", filepath.Join(t.TempDir(), "pid"))
 }
 
-// shortDir is a directory for sockets, for which t.TempDir is too long, that workers of nginx may write to.
+// shortDir returns a directory for sockets, for which t.TempDir is too long, that workers of nginx may write to.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "edge")
@@ -183,7 +184,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// startEdge starts all with rules; the gateway waits for a verdict as long as its file says, or patiently.
+// startEdge starts all parts with rules. The gateway waits for a verdict as long as its file says, or longer if patient
+// is true.
 func startEdge(t *testing.T, d deciding, rules string, workers int, patient bool, replace ...string) *edgeSite {
 	t.Helper()
 	dir := shortDir(t)
@@ -236,7 +238,7 @@ func (s *edgeSite) launch() {
 	})
 }
 
-// await waits until each of 20 answers in a row is of a worker in a state.
+// await waits until each of 20 answers in a row comes from a worker in a state.
 func (s *edgeSite) await(state string) {
 	s.t.Helper()
 	program.Await(s.t, 20*time.Second, "the gateway to be "+state, func() bool {
@@ -275,7 +277,7 @@ func (s *edgeSite) unanswered() int {
 	return n
 }
 
-// metric is a sum of a metric of the limiter.
+// metric returns the sum of a metric of the limiter.
 func (s *edgeSite) metric(name string) float64 { return metricSum(s.t, s.admin, name) }
 
 // metricSum returns the sum of a metric, whose name is a pattern, over its labels.
@@ -294,10 +296,10 @@ func metricSum(t *testing.T, admin *http.Client, name string) (sum float64) {
 	return sum
 }
 
-// questions is how many the limiter was asked.
+// questions returns the number of questions that the limiter received.
 func (s *edgeSite) questions() float64 { return s.metric(s.asked) }
 
-// request sends one by a connection that is kept.
+// request sends a request over a kept connection.
 func (s *edgeSite) request(target string) (status int) {
 	s.t.Helper()
 	res, err := s.client.Get("http://" + s.addr + target)
@@ -309,7 +311,8 @@ func (s *edgeSite) request(target string) (status int) {
 	return res.StatusCode
 }
 
-// TestGatewaysAskOnlyAboutWhatIsHot holds the way of a key from cold to limited, and what clients see of it.
+// TestGatewaysAskOnlyAboutWhatIsHot checks the way of a key from cold to limited, and the responses that clients get
+// meanwhile.
 func TestGatewaysAskOnlyAboutWhatIsHot(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, gatewaysAskOnlyAboutWhatIsHot)
@@ -407,7 +410,7 @@ func gatewaysAskOnlyAboutWhatIsHot(t *testing.T, d deciding) {
 	}
 }
 
-// TestGatewaysWithoutTheirLimiter holds what happens while the limiter is frozen, killed and started again, and when
+// TestGatewaysWithoutTheirLimiter checks the decisions while the limiter is frozen, killed and started again, and when
 // its rules change.
 func TestGatewaysWithoutTheirLimiter(t *testing.T) {
 	t.Parallel()
@@ -452,7 +455,7 @@ func gatewaysWithoutTheirLimiter(t *testing.T, d deciding) {
 	s.write("hotparam.yaml", strings.Replace(edgeRules, "params: [id]", "params: [id, page]", 1))
 	s.limiter.Signal(syscall.SIGHUP)
 	s.await("asking about everything")
-	// A limiter that is slow leaves a question without an answer, and then is not asked for a while.
+	// A slow limiter leaves a question without an answer, and then is not asked for a while.
 	program.Await(t, time.Minute, "20 answers", func() bool {
 		asked, silent := s.questions(), s.unanswered()
 		for range 20 {
@@ -468,7 +471,8 @@ func gatewaysWithoutTheirLimiter(t *testing.T, d deciding) {
 	s.await("deciding")
 }
 
-// TestReloadsLoseFewCounts reloads a gateway under load and compares the counts with what the application has seen.
+// TestReloadsLoseFewCounts reloads a gateway under load and compares the counts with the requests that reached the
+// application.
 func TestReloadsLoseFewCounts(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, reloadsLoseFewCounts)
@@ -490,7 +494,7 @@ func reloadsLoseFewCounts(t *testing.T, d deciding) {
 	for until := time.Now().Add(20 * time.Second); n < sent && time.Now().Before(until); {
 		n = s.metric("hotparam_edge_counted_total") - counted + s.questions() - asked
 	}
-	if n < sent*0.95 || n > sent+30 { // those of the start may come late
+	if n < sent*0.95 || n > sent+30 { // counts of the start may come late
 		t.Errorf("%v of %v requests counted", n, sent)
 	}
 	s.client.CloseIdleConnections()

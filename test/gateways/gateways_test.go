@@ -13,33 +13,33 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// kind is a gateway that asks in one way.
+// kind is a gateway with one way of asking the limiter.
 type kind struct {
 	// limiter are the arguments of the limiter, which listens at {addr}.
 	limiter []string
-	// command starts it with a file of deploy/, in which further texts are replaced: pairs of what it says and what it
-	// says in the test.
+	// command starts the gateway with a file of deploy/, in which further texts are replaced. The replacements are
+	// pairs of a text of the file and its text in the test.
 	command func(t *testing.T, p places, replace ...string) *exec.Cmd
 	differences
 	// closed are the replacements with which requests without a verdict get one of the statuses unanswered. Without
-	// such replacements they get it always.
+	// such replacements they always get one.
 	closed     []string
 	unanswered []int
 	// silence are the replacements with which the gateway does not ask.
 	silence []string
-	// bounds are the statuses of what the gateway refuses because the check of a request of bound bytes or more may not
-	// fit.
+	// bounds are the statuses of requests that the gateway refuses because the check of a request of bound bytes or
+	// more may not fit.
 	bounds []int
 	bound  int
-	// decides says that the gateway denies blocked keys without its limiter (TestGatewaysWithoutTheirLimiter).
+	// decides is true if the gateway denies blocked keys without its limiter (TestGatewaysWithoutTheirLimiter).
 	decides bool
-	// pathOnly says that the gateway sends no host.
+	// pathOnly is true if the gateway sends no host.
 	pathOnly bool
-	// rejects are requests that it answers with 400, because its check cannot carry them.
+	// rejects are requests that the gateway answers with 400, because its check cannot carry them.
 	rejects []string
 }
 
-// places are addresses, host:port but for front, the port of the gateway.
+// places are addresses as host:port, except for front, which is the port of the gateway.
 type places struct {
 	front, limiter, app string
 	// patient gateways wait longer for a verdict than the files say: a test machine that is busy must not look like a
@@ -48,7 +48,7 @@ type places struct {
 	edge    string // of the limiter's feed
 }
 
-// wait is a replacement of the time-out in a file, if there is one.
+// wait returns a replacement of the time-out in a file, if there is one.
 func (p places) wait(says, patiently string) []string {
 	if p.patient {
 		return []string{says, patiently}
@@ -56,7 +56,7 @@ func (p places) wait(says, patiently string) []string {
 	return nil
 }
 
-// replacements are those of the addresses: where the gateway listens, the application, the limiter.
+// replacements returns the replacements of the addresses of the gateway, the application and the limiter, and more.
 func (p places) replacements(bind, bound, limiter string, more []string) []string {
 	return append([]string{bind, bound + p.front, "127.0.0.1:8080", p.app, limiter, p.limiter}, more...)
 }
@@ -138,12 +138,12 @@ var envoySilence = []string{"failure_mode_allow: true",
 // forwarded are the arguments of a limiter for gateways that write X-Forwarded fields.
 var forwarded = []string{"--check.listen", "{addr}", "--check.dialect", "forwarded"}
 
-// spellings are those of the viral topic that a limiter with the whole request must recognize.
+// spellings are the spellings of the viral topic that a limiter with the whole request must recognize.
 var spellings = []string{"/topic?id=other&id=viral", "/topic?&id=viral&"}
 
 const absolute = "http://news.example/topic?id=viral"
 
-// withPlugins are all kinds.
+// withPlugins returns all kinds.
 func withPlugins() map[string]kind {
 	all := maps.Clone(kinds)
 	for name := range plugins {
@@ -152,8 +152,8 @@ func withPlugins() map[string]kind {
 	return all
 }
 
-// Every gateway limits what is hot and nothing else, knows clients, on a socket for IPv4 and IPv6 too, believes nothing
-// that they say of themselves, and does what its file says while the limiter does not answer.
+// Every gateway limits only hot keys, knows clients, on a socket for IPv4 and IPv6 too, trusts no field in which a
+// client describes itself, and keeps the promise of its file while the limiter does not answer.
 func TestGateways(t *testing.T) {
 	t.Parallel()
 	for name, k := range withPlugins() {
@@ -185,7 +185,7 @@ func TestGateways(t *testing.T) {
 	}
 }
 
-// installed is a gateway of Debian's packages.
+// installed returns the path of a gateway from Debian's packages.
 func installed(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// What does not fit into a frame to the agent is refused, and a request that passes without a verdict is a line of
-// HAProxy's log with the reason, 1 for no answer in time, and the number of such requests.
+// A request that does not fit into a frame to the agent is refused. A request that passes without a verdict is a line
+// of HAProxy's log with the reason, 1 for no answer in time, and the number of such requests.
 func TestHAProxyShowsWhatIsNotJudged(t *testing.T) {
 	t.Parallel()
 	k := kinds["HAProxy with SPOE"]

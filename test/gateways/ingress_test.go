@@ -10,8 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// There is no cluster here: nginx runs with what the controller makes of the annotations of deploy/nginx/ingress.yaml.
-// Of the controller's own file these are the lines that describe the request to the sidecar and to the application.
+// ingressConf replaces a cluster: nginx runs with the configuration that the controller makes of the annotations of
+// deploy/nginx/ingress.yaml. Of the controller's own file these are the lines that describe the request to the sidecar
+// and to the application.
 const ingressConf = `
 events {}
 http {

@@ -22,9 +22,9 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// Whatever a client sends, its gateway does with it what it does without a limiter, if the limiter allows it, and
-// refuses it, if not: no request goes on that was not judged, none is refused that the limiter allows, and no answer
-// is 500 because of the check. The gateway whose file does not ask is the oracle.
+// A gateway treats any request that the limiter allows as it does without a limiter, and refuses any request that the
+// limiter denies: no request passes without a verdict, no request is refused that the limiter allows, and no answer is
+// 500 because of the check. The gateway whose file does not ask is the oracle.
 func TestEveryRequestIsJudged(t *testing.T) {
 	t.Parallel()
 	all := withPlugins()
@@ -63,10 +63,11 @@ func judgedAsSent(t *testing.T, k kind, asking, silent *gateway, a *tolerantApp,
 	want := silent.send(s.with(cold))
 	got := asking.send(s.with(cold))
 	bounded := slices.Contains(k.bounds, got.status) && len(s.text) >= k.bound
-	// A field with a control character, which some gateways pass, is no HTTP, and our listeners do not read it.
+	// A field with a control character, which some gateways pass, is not HTTP, and our listeners do not read it.
 	bounded = bounded || got.status == 400 &&
 		(strings.ContainsAny(s.text, "\x01\x02\x7f") || slices.Contains(k.rejects, s.name))
-	// The target of another is beyond the rules' bounds, so that the block of one key is the verdict about it.
+	// Some targets are beyond the rules' bounds, so that the verdict about them is the block of the key for malformed
+	// targets.
 	bounded = bounded || got.status == 429 && (strings.Contains(got.body, "!malformed") ||
 		strings.Contains(got.body, `"rule":"path_bytes"`))
 	if got.status != want.status && (want.status != 200 || !bounded) {
@@ -93,7 +94,7 @@ func judgedAsSent(t *testing.T, k kind, asking, silent *gateway, a *tolerantApp,
 	return "judged"
 }
 
-// judgesEachOfOneConnection holds that a connection that is kept is judged request by request.
+// judgesEachOfOneConnection checks that each request of a kept connection is judged.
 func judgesEachOfOneConnection(t *testing.T, g *gateway) {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", g.addr)
@@ -137,7 +138,7 @@ func proxy(t *testing.T, p places, replace ...string) *exec.Cmd {
 		"--gate.budget", "1s", "--proxy.listen", "127.0.0.1:"+p.front, "--proxy.upstream", "http://"+p.app)
 }
 
-// knowsHosts holds that a rule for one host is applied to requests for that host and to no others.
+// knowsHosts checks that a rule for one host applies only to requests for that host.
 func knowsHosts(t *testing.T, k kind, g *gateway) {
 	t.Helper()
 	if k.pathOnly {
@@ -151,7 +152,7 @@ func knowsHosts(t *testing.T, k kind, g *gateway) {
 	}
 }
 
-// send sends a text as it is. The status is 0 if the gateway ends the connection without an answer.
+// send sends a text unchanged. The status is 0 if the gateway ends the connection without an answer.
 func (g *gateway) send(text string) answer {
 	g.t.Helper()
 	began := time.Now()
@@ -172,7 +173,7 @@ func (g *gateway) send(text string) answer {
 	return answer{res.StatusCode, res.Header, string(body), time.Since(began)}
 }
 
-// tolerantApp is an application that accepts whatever its gateway sends, and counts it. net/http would reject some.
+// tolerantApp is an application that accepts and counts any request that its gateway sends. net/http would reject some.
 type tolerantApp struct {
 	ln   net.Listener
 	seen atomic.Int64

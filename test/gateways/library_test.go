@@ -12,8 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// nginxOf is what deploy/nginx/hotparam.lua uses of nginx, on virtual time. The feed answers while alive is set, with
-// the lines of feed; check is what the limiter answers to a question of a plugin, up to where it stops.
+// nginxOf is the part of nginx that deploy/nginx/hotparam.lua uses, on virtual time. The feed answers while alive is
+// set, with the lines of feed. The text of check is the limiter's answer to a question of a plugin, up to the byte at
+// which it stops.
 const nginxOf = `
 time, alive, feed, check, timers, logged, printed = 1000, true, "", "", {}, 0, ""
 local Socket = {}
@@ -111,7 +112,7 @@ func (l *library) is(want, expression string, args ...any) {
 	}
 }
 
-// from makes the next request one of a client, for a key.
+// from makes the next request a request of a client for a key.
 func (l *library) from(addr netip.Addr, key string) {
 	var bytes strings.Builder
 	for _, b := range addr.AsSlice() {
@@ -120,14 +121,14 @@ func (l *library) from(addr netip.Addr, key string) {
 	l.do(`ngx.var.binary_remote_addr, ngx.var.hotparam_key = "%s", %q`, bytes.String(), key)
 }
 
-// asks holds that the limiter is asked about a request of a client.
+// asks checks that the limiter is asked about a request of a client.
 func (l *library) asks(client byte) {
 	l.t.Helper()
 	l.from(netip.AddrFrom4([4]byte{10, 0, 0, client}), "?")
 	l.is("ask", "hotparam.decide()")
 }
 
-// loses is a question of a client that gets no byte of answer in 0.1 s, and what a timer does then.
+// loses has a client's question get no byte of an answer in 0.1 s, and runs the timers that follow.
 func (l *library) loses(client byte) {
 	l.t.Helper()
 	l.asks(client)
@@ -156,7 +157,7 @@ func TestLibrary_AsksWhileFewClientsLoseAnswers(t *testing.T) {
 	})
 }
 
-// Three clients stop no question while they lose no more than half of those of the last half second.
+// Three clients stop no question while they lose no more than half of the answers of the last half second.
 func TestLibrary_AsksWhileMostQuestionsAreAnswered(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, "")
@@ -193,7 +194,7 @@ func TestLibrary_StopsAskingALimiterThatIsGone(t *testing.T) {
 }
 
 // An answer that began and cannot be read denies its request, is counted and logged, and stops no question. An answer
-// that is read and is no verdict allows it.
+// that can be read and is not a verdict allows it.
 func TestLibrary_DeniesWhatIsAnsweredUnreadably(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, "")
@@ -223,8 +224,9 @@ func TestLibrary_DeniesWhatIsAnsweredUnreadably(t *testing.T) {
 	l.is("18", `status():match("\nunanswered (%%d+)\n")`)
 }
 
-// A client is its IPv4 address, also on a socket for both families and where networks of IPv6 are short, or the network
-// of its IPv6 address. What it asks for does not choose whether a client that the limiter watches is asked about.
+// A client is its IPv4 address, also on a socket for both families and if networks of IPv6 are short, or the network of
+// its IPv6 address. For a client that the limiter watches the gateway asks about every key, for another client about no
+// cold key.
 func TestLibrary_KnowsClients(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -50,7 +50,7 @@ func (l *link) listen(t *testing.T) {
 // cut refuses new connections.
 func (l *link) cut() { _ = l.ln.Close() }
 
-// takes says how long answers take from now on.
+// takes sets the delay of answers from now on.
 func (l *link) takes(d time.Duration) { l.delay.Store(int64(d)) }
 
 func (l *link) carry(gateway net.Conn) {
@@ -68,7 +68,7 @@ func (l *link) carry(gateway net.Conn) {
 	for {
 		n, err := limiter.Read(b)
 		if d := time.Duration(l.delay.Load()); d > 0 {
-			time.Sleep(d) // this is what the link is for
+			time.Sleep(d) // the delay is the purpose of the link
 		}
 		if _, werr := gateway.Write(b[:n]); err != nil || werr != nil {
 			return

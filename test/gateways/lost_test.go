@@ -18,13 +18,13 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// lostRules block a client, so that each of its requests is asked about.
+// lostRules block a client, so that the gateway asks about each of its requests.
 const lostRules = edgeRules + "  - {client: 127.0.0.66, action: block}\n"
 
-// attacker is a client whose answers are lost, and victim is a blocked one.
+// attacker is a client whose answers are lost, and victim is a blocked client.
 const attacker, victim = "127.0.0.200", "127.0.0.66"
 
-// lossy is the gateway with a lossy link to its limiter.
+// lossy returns the gateway with a lossy link to its limiter.
 func lossy(d deciding) deciding {
 	d.between = func(t *testing.T, limiter string) string {
 		t.Helper()
@@ -33,8 +33,8 @@ func lossy(d deciding) deciding {
 	return d
 }
 
-// startLossyLink starts a network between a gateway and a limiter that fails for what a client sends: of the answer to
-// a question about "lost" not one byte comes, and the answer to a question about "unread" is too long to be read.
+// startLossyLink starts a link between a gateway and a limiter that fails at a client's choice: a question about "lost"
+// gets not one byte of an answer, and the answer to a question about "unread" is too long to be read.
 func startLossyLink(t *testing.T, limiter string, spoe bool) string {
 	t.Helper()
 	split, unreadable := splitHead, []byte("HTTP/1.1 403 Forbidden\r\nX-Hotparam-Key: "+strings.Repeat("a", 300_000))
@@ -108,8 +108,8 @@ func (s *edgeSite) counted(name string) int {
 	return n
 }
 
-// TestUnreadableAnswersDeny holds that a request is denied whose answer cannot be read, and that a blocked client and a
-// hot key stay limited beside it.
+// TestUnreadableAnswersDeny checks that a request is denied if its answer cannot be read, and that a blocked client and
+// a hot key stay limited beside it.
 func TestUnreadableAnswersDeny(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, func(t *testing.T, d deciding) {
@@ -136,8 +136,8 @@ func TestUnreadableAnswersDeny(t *testing.T) {
 	})
 }
 
-// TestUnreadableAnswersDenyWhereEachRequestAsks holds the same of gateways that ask about each request, and that an
-// answer of which not one byte comes still lets its request pass.
+// TestUnreadableAnswersDenyWhereEachRequestAsks checks the same for gateways that ask about each request, and that an
+// answer without a single byte still lets its request pass.
 func TestUnreadableAnswersDenyWhereEachRequestAsks(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"nginx", "ingress-nginx", "HAProxy with SPOE"} {
@@ -158,8 +158,8 @@ func TestUnreadableAnswersDenyWhereEachRequestAsks(t *testing.T) {
 	}
 }
 
-// TestLostAnswersOfOneClient holds that a client whose answers are lost lets no other one pass, and that the limiter
-// counts as gone when most answers of several clients are lost.
+// TestLostAnswersOfOneClient checks that a client whose answers are lost lets no other client pass, and that the
+// limiter counts as unreachable when most answers of several clients are lost.
 func TestLostAnswersOfOneClient(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, func(t *testing.T, d deciding) {
@@ -173,7 +173,7 @@ func TestLostAnswersOfOneClient(t *testing.T) {
 				passed++
 			}
 		}
-		// On a busy machine an answer or the feed may take too long; without the rule all pass.
+		// On a busy machine an answer or the feed may take too long; without the rule all would pass.
 		if passed -= max(s.counted("unanswered")-rounds, 0); passed > rounds/2 {
 			t.Errorf("%d of %d requests of a blocked client passed unasked beside a client whose answers are lost", passed,
 				rounds)

@@ -17,9 +17,9 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
-// paddedSizes are lengths around the bounds of gateways and of our listeners: of nginx' buffer for answers (4 KB) and
-// its request line (8 KB), of a query (8,192 bytes), of HAProxy's frames and requests (16 KB), of Envoy's fields (60
-// KB), of our listeners (64 KB).
+// paddedSizes returns lengths around the bounds of gateways and of our listeners: of nginx' buffer for answers (4 KB)
+// and its request line (8 KB), of a query (8,192 bytes), of HAProxy's frames and requests (16 KB), of Envoy's fields
+// (60 KB), of our listeners (64 KB).
 func paddedSizes() (list []int) {
 	list = []int{1, 200, 700, 1300, 2000, 3000, 6000, 12_000, 30_000}
 	for _, bound := range []int{4096, 4096 / 3, 8192, 8192 - 60, 15_000, 16_000, 16_384, 16_384 / 3, 60 << 10,
@@ -40,7 +40,7 @@ var paddings = []func(path string, n int) (target, fields string){
 	func(path string, n int) (string, string) { return path, "X-Pad: " + strings.Repeat("p", n) },
 }
 
-// pairs are parameters of n bytes, none of which is longer than the rules take.
+// pairs returns parameters of n bytes in all, each no longer than the rules allow.
 func pairs(n int, unit string) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {
@@ -52,7 +52,7 @@ func pairs(n int, unit string) string {
 // paddedPath is a path of a rule that counts every parameter.
 const paddedPath = "/padded/?x=1"
 
-// randomPadding is a request with parameters of any bytes and fields of any length.
+// randomPadding returns a request with parameters of any bytes and fields of any length.
 func randomPadding(r *rand.Rand) (target, fields string) {
 	const bytes = "!aZ09%-_.~*'();:@,/[]|$"
 	target = paddedPath
@@ -79,7 +79,7 @@ func randomPadding(r *rand.Rand) (target, fields string) {
 // paddingClient and shortClient are clients that the rules block.
 const paddingClient, shortClient = "127.0.0.9", "127.0.0.8"
 
-// denied sends a request of a blocked client, and holds that the client alone hears of it.
+// denied sends a request of a blocked client, and checks that it is refused and does not reach the application.
 func (g *gateway) denied(conn *keptConn, a *tolerantApp, what, target, fields string) {
 	g.t.Helper()
 	before := a.seen.Load()
@@ -101,7 +101,7 @@ type keptConn struct {
 	r      *bufio.Reader
 }
 
-// ask returns the status of an answer, 0 if the gateway ended the connection without one.
+// ask returns the status of an answer, or 0 if the gateway ended the connection without an answer.
 func (c *keptConn) ask(text string) int {
 	c.g.t.Helper()
 	for range 2 {
@@ -134,8 +134,8 @@ func (c *keptConn) ask(text string) int {
 	return 0
 }
 
-// A client that is blocked gets through no gateway by a longer request, whatever its length. A limiter's answer does
-// not grow with a request, so that none is lost. Another client stays blocked meanwhile.
+// A blocked client cannot get through a gateway by a longer request, whatever its length. A limiter's answer does not
+// grow with a request, so no answer is lost. Another blocked client stays blocked meanwhile.
 //
 // HOTPARAM_PADDED is the number of random requests that each gateway gets beside the others.
 func TestGateways_DenyPaddedRequests(t *testing.T) {

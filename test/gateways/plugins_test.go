@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// pluginConf is an nginx that calls a plugin as Kong or APISIX do, with what the plugin uses of them.
+// pluginConf is an nginx that calls a plugin as Kong or APISIX do, with the parts of them that the plugin uses.
 const pluginConf = `
 load_module /usr/lib/nginx/modules/ndk_http_module.so;
 load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;
@@ -45,7 +45,7 @@ http {
 }
 `
 
-// plugins are what starts them, in Lua.
+// plugins holds the Lua code that loads each plugin.
 var plugins = map[string]string{
 	"Kong": `
 		package.preload["kong.db.schema.typedefs"] = function() return { protocols_http = {} } end

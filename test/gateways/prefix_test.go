@@ -52,8 +52,8 @@ var prefixConfs = map[string]struct {
 	}},
 }
 
-// TestPageBelowAPrefix states that below a prefix, whichever way a gateway or a router writes the path that it hands
-// on, each key and each client is asked about and acted on as it was named.
+// TestPageBelowAPrefix checks that below a prefix, whichever way a gateway or a router writes the path that it passes
+// on, each key and each client is looked up and acted on as it was named.
 func TestPageBelowAPrefix(t *testing.T) {
 	t.Parallel()
 	page := keyPage(t)
@@ -150,7 +150,7 @@ func askBelow(t *testing.T, base string) {
 			t.Errorf("%s was asked about as %+v", client, a)
 		}
 	}
-	// The path is what gateways rewrite: the answer says so, by which a caller knows.
+	// Gateways rewrite paths: the answer names the key that was asked for, by which a caller notices that.
 	if a := ask(http.MethodGet, "/v1/keys/topic%3Fid=a%252Fb"); a.Asked == "" || a.Asked != "topic?id=a%2Fb" &&
 		a.Key == "topic?id=a%2Fb" {
 		t.Errorf("by path: %+v", a)

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 // perClient is the window of each client, which only the tests of clients reach.
 const perClient = 1000
 
-// rules limit one topic for good, by an override, so that a test need not make it hot first. What asks from 127.0.0.1
-// is a load balancer, other addresses of loopback are clients.
+// rules limit one topic permanently, by an override, so that a test need not make it hot first. The peer 127.0.0.1 is a
+// load balancer, other addresses of loopback are clients.
 var rules = fmt.Sprintf(`
 namespace: gateways
 rules:
@@ -65,7 +65,7 @@ overrides:
   - {client: 127.0.0.8, action: block}
 `, perClient)
 
-// app is the application behind the gateway. It remembers what reached it.
+// app is the application behind the gateway. It records the requests that reach it.
 type app struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -85,7 +85,7 @@ func startApp(t *testing.T) *app {
 	return a
 }
 
-// last is the newest request that reached the application, and how many did.
+// last returns the newest request that reached the application, and the number of all.
 func (a *app) last() (*http.Request, int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,8 +106,8 @@ type limiter struct {
 	edge  string // address of its feed, which a gateway's workers reach
 }
 
-// startLimiter starts Redis and a sidecar. The arguments in which {addr} stands are where it listens for the gateway.
-// It listens on unix sockets, because a port may be taken by another test while it is down.
+// startLimiter starts Redis and a sidecar. In its arguments {addr} is replaced by the address of the sidecar for the
+// gateway. It listens on unix sockets, because a port may be taken by another test while it is down.
 func startLimiter(t *testing.T, args ...string) *limiter {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "hotparam.yaml")
@@ -169,8 +169,8 @@ type gateway struct {
 	addr string
 }
 
-// startGateway starts one that listens at addr, and waits until a request for target gets the status that shows that
-// all is up.
+// startGateway starts a gateway that listens at addr, and waits until a request for target gets the status that shows
+// that all is up.
 func startGateway(t *testing.T, cmd *exec.Cmd, addr, target string, status int) *gateway {
 	t.Helper()
 	g := &gateway{program.Start(t, cmd), t, addr}
@@ -179,7 +179,7 @@ func startGateway(t *testing.T, cmd *exec.Cmd, addr, target string, status int) 
 	return g
 }
 
-// answer is what a client gets.
+// answer is the response that a client gets.
 type answer struct {
 	status int
 	header http.Header
@@ -187,7 +187,7 @@ type answer struct {
 	took   time.Duration
 }
 
-// get asks the gateway; header are pairs of names and values.
+// get sends a GET to the gateway; header are pairs of names and values.
 func (g *gateway) get(target string, header ...string) answer {
 	return g.ask(http.MethodGet, target, header...)
 }
@@ -198,7 +198,7 @@ func (g *gateway) ask(method, target string, header ...string) answer {
 	return g.askFrom("127.0.0.1", method, target, header...)
 }
 
-// askFrom is ask by a client of another address of loopback.
+// askFrom is ask for a client with another address of loopback.
 func (g *gateway) askFrom(client, method, target string, header ...string) answer {
 	g.t.Helper()
 	began := time.Now()
@@ -229,10 +229,11 @@ func (g *gateway) askFrom(client, method, target string, header ...string) answe
 	return answer{res.StatusCode, res.Header, string(body), time.Since(began)}
 }
 
-// deployDir is deploy/, or the directory with a planted fault that test/mutate made of it.
+// deployDir returns deploy/, or the directory with a planted fault that test/mutate made of it.
 func deployDir() string { return cmp.Or(os.Getenv("MUTATE_DEPLOY"), "../../deploy") }
 
-// deployed is a file of deploy/ with other addresses: what it says, what it says in the test, ….
+// deployed writes a file of deploy/ with other addresses and returns its path. The replacements are pairs of a text of
+// the file and its text in the test.
 func deployed(t *testing.T, name string, replace ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployDir(), name))
@@ -247,7 +248,7 @@ func deployed(t *testing.T, name string, replace ...string) string {
 	return written(t, filepath.Base(name), strings.NewReplacer(replace...).Replace(string(text)))
 }
 
-// written is a file with a text.
+// written writes a text to a file and returns its path.
 func written(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -257,7 +258,7 @@ func written(t *testing.T, name, text string) string {
 	return path
 }
 
-// edited is a file with another text.
+// edited edits the text of a file and returns its path.
 func edited(t *testing.T, path string, edit func(string) string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -18,7 +18,7 @@ func TestGatewaysWithAnotherToken(t *testing.T) {
 	const other = "0123456789abcdef-of-the-sidecar"
 	for name, c := range map[string]struct {
 		listener string
-		closed   int // status where the file refuses without an answer; 0: it has no such form
+		closed   int // status of a file that fails closed, or 0 if there is no such form
 	}{
 		"nginx": {"check", 500}, "nginx that decides itself": {"check", 0}, "ingress-nginx": {"check", 500},
 		"Caddy": {"check", 503}, "Traefik": {"check", 503}, "the plugin for Kong": {"check", 0},

