@@ -10,15 +10,14 @@ import (
 	"strings"
 )
 
-// tables are the faults as text. A line that begins with # is a comment, and an
-// empty line ends a fault:
+// tables are the faults as text. A line that begins with # is a comment, and an empty line ends a fault:
 //
 //	refund-without-expiry                  its name
-//	file lua/limit_refund.lua              where, from the root of the repository
+//	file lua/limit_refund.lua              its file, from the root of the repository
 //	test ./internal/storage/redislimits Expire     package and -run pattern of the tests that should notice
-//	seeds 100                             only for ./test/fleet: so many seeds are tried
-//	- 'SET', key, text, 'KEEPTTL')         what is there, once in the file; maybe several lines
-//	+ 'SET', key, text)                    its replacement; none: the text is removed
+//	seeds 100                             only for ./test/fleet: the number of seeds
+//	- 'SET', key, text, 'KEEPTTL')         the code, once in the file, in one line or several
+//	+ 'SET', key, text)                    its replacement, or no such line to remove it
 //
 //go:embed faults/*.txt
 var tables embed.FS
@@ -29,7 +28,7 @@ type fault struct {
 	file       string // from the root of the repository
 	pkg, tests string // tests is a pattern for -run
 	old, new   string
-	seeds      int    // of test/fleet; 0: its own
+	seeds      int    // of test/fleet, or 0 for its default
 	text       string // of the whole file with the fault, if a rule made it; old and new are not used then
 }
 
@@ -115,7 +114,7 @@ func parseFault(lines []string) (fault, error) {
 	return f, nil
 }
 
-// plant gives the text of the fault's file with the fault in it.
+// plant returns the text of the fault's file with the fault in it.
 func (f fault) plant(root string) (string, error) {
 	if f.text != "" {
 		return f.text, nil

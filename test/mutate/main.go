@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// measure does what the flags say and returns how many faults no test noticed.
+// measure runs the command of the flags and returns the number of faults that no test noticed.
 func measure(ctx context.Context) (survived int, err error) {
 	only := flag.String("run", "", "try only faults whose name matches this regular expression")
 	at := flag.Int("parallel", 2, "how many faults or mutants are tried at a time")
@@ -86,7 +86,7 @@ func measure(ctx context.Context) (survived int, err error) {
 	return survived, nil
 }
 
-// choose gives the faults whose names match.
+// choose returns the faults whose names match.
 func choose(pattern string) ([]fault, error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
@@ -122,17 +122,17 @@ func open(ctx context.Context) (b *bench, done func(), err error) {
 	b = &bench{root: strings.TrimSpace(string(gomod)), dir: dir, rapid: map[string]bool{},
 		usual: map[tests]time.Duration{}, bins: map[tests]string{},
 		env: []string{"HOTPARAM_REQUIRE_SERVERS=1", "HOTPARAM_NIGHTLY=1"}}
-	return b, func() { _ = os.RemoveAll(dir) }, nil // what stays is in the system's temporary directory
+	return b, func() { _ = os.RemoveAll(dir) }, nil // files that are left are in the system's temporary directory
 }
 
-// result is what became of one fault.
+// result is the outcome of one fault.
 type result struct {
 	outcome
 	err  error
 	took time.Duration
 }
 
-// tryAll tries all faults, some at a time, and says how it goes on standard error.
+// tryAll tries all faults, some at a time, and reports its progress on standard error.
 func (b *bench) tryAll(ctx context.Context, faults []fault, parallel int) ([]result, error) {
 	results, next := make([]result, len(faults)), make(chan int)
 	var workers sync.WaitGroup

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// rules is a run over mutants: what the flags say.
+// rules is a run over mutants, with the values of the flags.
 type rules struct {
 	files    string // a regular expression
 	sample   int
@@ -26,7 +26,7 @@ type rules struct {
 	parallel int
 }
 
-// tally is what became of a subject's mutants.
+// tally holds the outcomes of a subject's mutants.
 type tally struct {
 	subject                     subject
 	known                       int // changes that the rules know, whether they compile or not
@@ -76,7 +76,7 @@ func (r rules) measure(ctx context.Context) (survived int, err error) {
 	return survived, table.Flush()
 }
 
-// try tries mutants of one subject, some at a time, and prints what became of them.
+// try tries mutants of one subject, some at a time, and prints their outcomes.
 func (r rules) try(ctx context.Context, b *bench, s subject, known map[equivalent]bool) (tally, error) {
 	began := time.Now()
 	t := tally{subject: s}
@@ -146,7 +146,7 @@ func (r rules) tryAll(ctx context.Context, b *bench, s subject, some []mutant, t
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// count counts a mutant and prints what became of it.
+// count counts a mutant and prints its outcome.
 func (t *tally) count(m mutant, o outcome) {
 	if o.failed {
 		t.killed++
@@ -157,14 +157,13 @@ func (t *tally) count(m mutant, o outcome) {
 	fmt.Printf("%s:%d: %s: %s: %s\n", m.file, m.line, m.change(), m.text, o.how)
 }
 
-// unrun is whether a mutant's line is known to be one that no test runs.
+// unrun reports whether a mutant's line is known to be run by no test.
 func unrun(run map[string]bool, m mutant) bool {
 	is, known := run[fmt.Sprint(m.file, ":", m.line)]
 	return known && !is
 }
 
-// tryMutant plants a mutant and runs the subject's tests until one fails.
-// name is that of its files.
+// tryMutant plants a mutant and runs the subject's tests until one fails. The files of the mutant have the name name.
 func (b *bench) tryMutant(ctx context.Context, s subject, m mutant, name string) (o outcome, err error) {
 	text, err := os.ReadFile(filepath.Join(b.root, m.file))
 	if err != nil {
@@ -183,8 +182,8 @@ func (b *bench) tryMutant(ctx context.Context, s subject, m mutant, name string)
 
 var coverBlock = regexp.MustCompile(`(?m)^github.com/hotparam/pipeline/(\S+):(\d+)\.\d+,(\d+)\.\d+ \d+ (\d+)$`)
 
-// clean runs the subject's tests as they are, notes how long they take, and gives the
-// lines, as file:line, that they run and, as false, those that they do not.
+// clean runs the subject's tests without a fault and records their time. It returns, by file:line, true for the lines
+// that they run and false for the lines that they do not run.
 func (b *bench) clean(ctx context.Context, s subject) (map[string]bool, error) {
 	lines := map[string]bool{}
 	for _, what := range s.tests {

@@ -19,7 +19,7 @@ type mutant struct {
 	text       string // of the line, without space around it
 }
 
-// change is what equivalent.txt calls it.
+// change returns the name of the change in equivalent.txt.
 func (m mutant) change() string {
 	if m.new == "" {
 		return "deleted"
@@ -27,8 +27,8 @@ func (m mutant) change() string {
 	return m.old + " to " + m.new
 }
 
-// swaps are the operators that take each other's place: the first is the negation or
-// the opposite, the second moves a bound by one.
+// swaps lists the operators that replace each operator: the first is the negation or the opposite, the second moves a
+// bound by one.
 var swaps = map[string][]string{
 	"==": {"!="}, "!=": {"=="}, "<": {">=", "<="}, "<=": {">", "<"}, ">": {"<=", ">="}, ">=": {"<", ">"},
 	"&&": {"||"}, "||": {"&&"}, "+": {"-"}, "-": {"+"}, "*": {"/"}, "/": {"*"}, "%": {"*"},
@@ -39,7 +39,7 @@ var swaps = map[string][]string{
 	"~=": {"=="}, "and": {"or"}, "or": {"and"}, "floor": {"ceil"}, "ceil": {"floor"}, // Lua
 }
 
-// goFile is what goMutants collects.
+// goFile holds the mutants that goMutants collects in a file.
 type goFile struct {
 	name, text string
 	lines      []string
@@ -77,7 +77,7 @@ func goMutants(name, text string) ([]mutant, error) {
 	return f.all, nil
 }
 
-// add adds a change for each of the texts that replace what is there.
+// add adds a change for each of the texts that replace the text between from and to.
 func (f *goFile) add(from, to token.Pos, news ...string) {
 	at, end := f.files.Position(from), f.files.Position(to)
 	for _, n := range news {
@@ -129,7 +129,7 @@ func (f *goFile) statement(n ast.Node) {
 	}
 }
 
-// besides gives the numbers beside a literal.
+// besides returns the numbers next to a literal.
 func besides(literal string) []string {
 	n, err := strconv.ParseInt(literal, 0, 62)
 	switch {
@@ -144,12 +144,12 @@ func besides(literal string) []string {
 var (
 	luaToken  = regexp.MustCompile(`"[^"]*"|'[^']*'|--.*|[A-Za-z_]\w*|\d+(?:\.\d+)?|[<>=~]=|\.\.|[-+*/%<>]`)
 	luaGoesOn = regexp.MustCompile(`(?:\b(?:and|or|not|then|do)|function.*)\s*$`)
-	// luaStatement is a whole statement in one line that may be missing.
+	// luaStatement is a whole statement in one line that can be deleted.
 	luaStatement = regexp.MustCompile(`^\s*(?:redis\.\w+\(.*\)|[\w.\[\]']+(?:, [\w.\[\]']+)* = ` +
 		`.*[\w)\]}'"]|return)\s*$`)
 )
 
-// closed is whether a line closes what it opens.
+// closed reports whether a line closes each bracket that it opens.
 func closed(code, opens, closes string) bool {
 	return strings.Count(code, opens) == strings.Count(code, closes)
 }

@@ -24,15 +24,15 @@ type bench struct {
 	env  []string // of the tests
 	// rapidFlags are more flags for tests with rapid.
 	rapidFlags []string
-	// rapid says which packages' tests know the flags of rapid, and usual how long
-	// tests take without a fault. All are complete before the first fault.
+	// rapid names the packages whose tests know the flags of rapid, and usual holds the time of tests without a fault.
+	// Both are complete before the first fault.
 	rapid map[string]bool
 	usual map[tests]time.Duration
 	// bins has the binaries without a fault, by package and by whether they read the scripts.
 	bins map[tests]string
 }
 
-// tests are those that a fault names; scripts: of the binary that reads the scripts.
+// tests are the tests that a fault names. scripts is true for the binary that reads the scripts.
 type tests struct {
 	pkg, pattern string
 	scripts      bool
@@ -43,7 +43,7 @@ func (w tests) ofPackage() tests { return tests{pkg: w.pkg, scripts: w.scripts} 
 
 func (f fault) what() tests { return tests{f.pkg, f.tests, f.inScript()} }
 
-// outcome is what became of some tests.
+// outcome is the outcome of some tests.
 type outcome struct {
 	failed bool
 	how    string // which test failed, or what happened
@@ -56,14 +56,14 @@ var (
 	passedTest  = regexp.MustCompile(`(?m)^--- PASS: `)
 )
 
-// seedsEnv has test/fleet try so many seeds, until one breaks a law.
+// seedsEnv has test/fleet try that number of seeds, until one breaks a law.
 const seedsEnv = "HOTPARAM_FLEET_SEEDS"
 
-// errCompile is that of tests that do not compile.
+// errCompile is the error of tests that do not compile.
 var errCompile = errors.New("does not compile")
 
-// compile builds the tests of a package; overlay is a file for "go build", "" for
-// none; more are flags of "go test".
+// compile builds the tests of a package. overlay is a file for "go build", or "" for no overlay; more are flags of "go
+// test".
 func (b *bench) compile(ctx context.Context, pkg, name, overlay string, more ...string) (string, error) {
 	bin := filepath.Join(b.dir, name+".test")
 	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", bin}, more...)
@@ -71,18 +71,18 @@ func (b *bench) compile(ctx context.Context, pkg, name, overlay string, more ...
 		args = append(args, "-overlay", overlay)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
-	cmd.Dir = filepath.Join(b.root, pkg) // its module may be that of test/
+	cmd.Dir = filepath.Join(b.root, pkg) // its module may be test/
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s %w: %w\n%s", name, errCompile, err, out)
 	}
 	return bin, nil
 }
 
-// run runs some tests for a time at most. Servers that a crashed test left behind
-// end with it: they are of its process group.
+// run runs some tests for up to within. Servers that a crashed test left behind end with it, because they are in its
+// process group.
 func (b *bench) run(ctx context.Context, bin string, what tests, within time.Duration, env ...string) outcome {
 	args := []string{"-test.run", what.pattern, "-test.v", "-test.failfast", "-test.timeout", within.String()}
-	if b.rapid[what.pkg] { // what it finds is not kept, nor made small
+	if b.rapid[what.pkg] { // failures are neither kept nor made small
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
 		args = append(args, b.rapidFlags...)
 	}
@@ -145,7 +145,7 @@ func (b *bench) verify(ctx context.Context, faults []fault) error {
 	return nil
 }
 
-// runClean runs tests without a fault, once more if they fail: a busy machine may make them.
+// runClean runs tests without a fault, once more if they fail, because a busy machine may make them fail.
 func (b *bench) runClean(ctx context.Context, bin string, what tests, within time.Duration) outcome {
 	o := b.run(ctx, bin, what, within, scriptsEnv+"="+filepath.Join(b.root, "lua"))
 	if o.failed {
@@ -175,7 +175,7 @@ func (b *bench) binary(ctx context.Context, what tests) (bin string, err error) 
 	return bin, nil
 }
 
-// try plants one fault and says what its tests say.
+// try plants one fault and returns the outcome of its tests.
 func (b *bench) try(ctx context.Context, f fault) (outcome, error) {
 	what := f.what()
 	within := time.Duration(max(f.seeds, 4))*b.usual[what] + 20*time.Second

@@ -37,7 +37,7 @@ func (d directory) ReadDir(name string) ([]fs.DirEntry, error) {
 }
 `
 
-// embedScripts is how package lua embeds its files.
+// embedScripts is the code by which package lua embeds its files.
 const embedScripts = "\n//go:embed *.lua\nvar files embed.FS\n"
 
 // deployEnv names the directory from which test/gateways takes the files of deploy/.
@@ -49,8 +49,8 @@ func (f fault) inScript() bool {
 	return tree == "lua"
 }
 
-// tree returns the folder of a fault in a file that tests read when they run, and the environment variable that names
-// another one in its place; "" if the fault is in code.
+// tree returns the folder of a fault in a file that tests read when they run, and the environment variable that
+// replaces the folder, or "" if the fault is in code.
 func (f fault) tree() (folder, env string) {
 	switch folder, _, _ = strings.Cut(f.file, "/"); folder {
 	case "lua":

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// changedSince gives the faults that a change since a commit may have made unnoticed: of what differs from it in the
-// working tree.
+// changedSince returns the faults that a change since a commit may have made unnoticed, by the files that differ from
+// it in the working tree.
 func changedSince(ctx context.Context, commit string, all []fault) ([]fault, error) {
 	cmd := exec.CommandContext(ctx, "git", "-C", "..", "diff", "--name-only", "--merge-base", commit, "--")
 	out, err := cmd.Output()
@@ -20,7 +20,7 @@ func changedSince(ctx context.Context, commit string, all []fault) ([]fault, err
 	return touched(all, strings.Split(strings.TrimSpace(string(out)), "\n")), nil
 }
 
-// touched gives the faults in the changed files, then those that tests of the changed packages should notice.
+// touched returns the faults in the changed files, then the faults that tests of the changed packages should notice.
 func touched(all []fault, changed []string) (some []fault) {
 	var byTests []fault
 	for _, f := range all {
