@@ -34,8 +34,7 @@ log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
 `
 
-// needServers skips a test, unless it was asked for: then what is missing is an
-// error.
+// needServers skips a test, unless it was asked for. Then a missing program is an error.
 func needServers(t *testing.T) {
 	t.Helper()
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "1" {
@@ -48,7 +47,7 @@ func needServers(t *testing.T) {
 	}
 }
 
-// libs gives the folder with Kafka's jars.
+// libs returns the folder with Kafka's jars.
 func libs(t *testing.T) string {
 	t.Helper()
 	return program.Fetch(t, "kafka-"+kafkaVersion, func(dir string) *exec.Cmd {
@@ -221,13 +220,13 @@ func (c *cluster) do(f func(ctx context.Context, cl *kgo.Client) error) {
 	}
 }
 
-// await waits for what takes seconds on an idle machine.
+// await waits a minute for a condition that takes seconds on an idle machine.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	program.Await(t, time.Minute, what, ok)
 }
 
-// self is this test program again.
+// self returns a command that runs this test program again.
 func self(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	program, err := os.Executable()

@@ -28,12 +28,11 @@ import (
 
 var chainNames = canon.Names{Prefix: "hotparam.site", Style: canon.StyleHP1}
 
-// Names come back as they were from the real statsd with its default
-// configuration, carbon and graphite-web, however they are asked for, and from
-// statsd_exporter, whether or not it has a mapping.
+// Names return unchanged from the real statsd with its default configuration, carbon and graphite-web, by each way of
+// asking for them, and from statsd_exporter with and without a mapping.
 func TestNamesSurviveTheChain(t *testing.T) {
-	// Only where the others are is set; all else is statsd's default: a flush
-	// every ten seconds, names cleaned, idle names kept.
+	// Only the addresses are set; all else is statsd's default: a flush every ten seconds, names cleaned, idle names
+	// kept.
 	c := startChain(t,
 		`{graphiteHost: "127.0.0.1", graphitePort: 2003, port: 8125, address: "127.0.0.1", mgmt_port: 8126, mgmt_address: "127.0.0.1"}`)
 	exporter, exporterUDP := startExporter(t, "")
@@ -87,8 +86,7 @@ func TestNamesSurviveTheChain(t *testing.T) {
 	})
 }
 
-// chainKeys are the vectors of docs/protocol.md and 400 random keys, each with a
-// number of its own.
+// chainKeys returns the vectors of docs/protocol.md and 400 random keys, each with a number of its own.
 func chainKeys(t *testing.T) map[hottype.Key]int64 {
 	t.Helper()
 	var keys []hottype.Key
@@ -179,7 +177,7 @@ func sendCounts(t *testing.T, to string, counts map[hottype.Key]int64) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	// Full datagrams, and not all at once: a socket's buffer is small.
+	// Datagrams are full and are not sent all at once, because a socket's buffer is small.
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	var packet []byte
@@ -200,7 +198,7 @@ func sendCounts(t *testing.T, to string, counts map[hottype.Key]int64) {
 	flush()
 }
 
-// spelled is how a key comes back: as it is, or as its alias where it is hashed.
+// spelled returns the spelling in which a key returns: unchanged, or its alias if it is hashed.
 func spelled(key hottype.Key) hottype.Key {
 	if alias, ok := canon.Alias([]byte(key), nil); ok {
 		return hottype.Key(alias)
@@ -208,7 +206,7 @@ func spelled(key hottype.Key) hottype.Key {
 	return key
 }
 
-// checkPoller takes the counts out by the poller, as the aggregator does.
+// checkPoller reads the counts with the poller, as the aggregator does.
 func checkPoller(t *testing.T, c chain, counts map[hottype.Key]int64) {
 	set, err := rules.Parse("rules.yaml",
 		[]byte(
@@ -244,8 +242,8 @@ func checkPoller(t *testing.T, c chain, counts map[hottype.Key]int64) {
 	t.Logf("%d names; %+v", len(got), p.Stats())
 }
 
-// checkSeries asks for targets until they give all counts. One that carbon is
-// just writing is neither in its file nor in the cache for a moment.
+// checkSeries queries targets until they return all counts. A series that carbon is just writing is neither in its file
+// nor in the cache for a moment.
 func checkSeries(t *testing.T, c chain, counts map[hottype.Key]int64, targets []string) {
 	t.Helper()
 	var wrong []string
@@ -273,10 +271,10 @@ func checkSeries(t *testing.T, c chain, counts map[hottype.Key]int64, targets []
 	})
 }
 
-// render gives the highest value of every series.
+// render returns the highest value of every series.
 func render(c chain, targets []string) (map[hottype.Key]int64, error) {
 	got := map[hottype.Key]int64{}
-	// uwsgi ends connections without a word
+	// uwsgi ends connections without a response
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	for some := range slices.Chunk(targets, 50) {
 		res, err := client.PostForm(c.web+"/render",
@@ -312,7 +310,7 @@ func render(c chain, targets []string) (map[hottype.Key]int64, error) {
 	return got, nil
 }
 
-// startExporter gives the addresses of statsd_exporter, /metrics and UDP.
+// startExporter returns the addresses of statsd_exporter, /metrics and UDP.
 func startExporter(t *testing.T, mapping string) (metrics, udp string) {
 	t.Helper()
 	web, port := strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t))

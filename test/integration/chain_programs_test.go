@@ -26,8 +26,7 @@ const (
 	deployed       = "../../deploy/graphite/"
 )
 
-// chainNeeds skips a test unless it was asked for: then what is missing is an
-// error.
+// chainNeeds skips a test unless it was asked for. Then a missing program is an error.
 func chainNeeds(t *testing.T, programs ...string) {
 	t.Helper()
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "1" {
@@ -85,8 +84,8 @@ type chain struct {
 	web    string // URL of graphite-web
 }
 
-// startChain starts them with the settings of deploy/graphite; statsd with a
-// configuration in which only the ports are still to be set.
+// startChain starts them with the settings of deploy/graphite, and statsd with a configuration that lacks only the
+// ports.
 func startChain(t *testing.T, statsdConfig string) chain {
 	t.Helper()
 	chainNeeds(t, "carbon-cache", "uwsgi", "node", "npm")
@@ -164,7 +163,7 @@ func chainCopy(t *testing.T, path, dir string, r *strings.Replacer) {
 	chainWrite(t, dir, filepath.Base(path), text)
 }
 
-// chainGet gives status 0 if there is no response.
+// chainGet returns status 0 if there is no response.
 func chainGet(url string) (int, string) {
 	client := http.Client{Timeout: 10 * time.Second}
 	res, err := client.Get(url)

@@ -115,8 +115,8 @@ func (w *way) start(t *testing.T, bin, redis string, i int) {
 	program.Await(t, time.Minute, "the limiter-sidecar", accepts(port))
 }
 
-// goViral asks for a topic until it is refused, beside quiet ones that must
-// not be. It gives the time from the request over the threshold.
+// goViral asks for a topic until it is denied, beside quiet topics that must not be denied. It returns the time since
+// the request that crossed the threshold.
 func (w *way) goViral(t *testing.T, trial int) time.Duration {
 	t.Helper()
 	const every = 20 * time.Millisecond
@@ -145,7 +145,7 @@ func (w *way) goViral(t *testing.T, trial int) time.Duration {
 	}
 }
 
-// ask asks n times at once and gives the number of refusals.
+// ask asks n times at once and returns the number of denials.
 func (w *way) ask(t *testing.T, uri string, n int) (refused int) {
 	t.Helper()
 	one := fmt.Sprintf(`{"method":"GET","uri":%q,"ip":"192.0.2.1"}`, uri)
@@ -169,7 +169,7 @@ func (w *way) ask(t *testing.T, uri string, n int) (refused int) {
 	return refused
 }
 
-// chainBroker is an embedded broker: what it adds is the least that Kafka can.
+// chainBroker starts an embedded broker, which adds the minimum time that Kafka can add.
 func chainBroker(t *testing.T) string {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))

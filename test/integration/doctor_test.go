@@ -12,8 +12,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// What `hotparam doctor` reads from the management interface is what a real
-// server tells.
+// `hotparam doctor` reads the true state of a real server from its management interface.
 func TestDoctorReadsARealStatsD(t *testing.T) {
 	t.Parallel()
 	chainNeeds(t, "node", "npm")

@@ -45,7 +45,7 @@ func run(t *testing.T, f func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// owner is a member of the group with the counts of the partitions that it has.
+// owner is a member of the group, with the counts of its partitions.
 type owner struct {
 	*kafka.Consumer
 	stop func()
@@ -55,8 +55,7 @@ type owner struct {
 	total int64
 }
 
-// wholeTest is a backlog that goes back to the beginning: then the member with a
-// partition has all of its counts.
+// wholeTest is a backlog that reaches back to the beginning, so that the member with a partition has all of its counts.
 const wholeTest = time.Hour
 
 func join(t *testing.T, cfg kafka.ConsumerConfig) *owner {
@@ -98,7 +97,7 @@ func (o *owner) has() int64 {
 	return o.total
 }
 
-// load sends a batch every 100 ms from the time it is switched on.
+// load sends a batch every 100 ms while it is switched on.
 type load struct {
 	*kafka.Producer
 	stop func()
@@ -170,8 +169,7 @@ func (l *load) settled(t *testing.T) {
 	})
 }
 
-// dark waits until the owners together have want again after something was
-// done, and tells how long they had not.
+// dark waits until the owners together have want again after an event, and logs for how long they did not.
 func dark(t *testing.T, what string, want int64, owners ...*owner) {
 	t.Helper()
 	var began time.Time
@@ -200,8 +198,8 @@ func dark(t *testing.T, what string, want int64, owners ...*owner) {
 	}
 }
 
-// Members come and go, leaders move, brokers restart and are all away: at the
-// end each key is counted exactly as often as it was sent.
+// Members join and leave, leaders move, brokers restart and are all away: at the end each key is counted exactly as
+// often as it was sent.
 func TestEveryCountOnce(t *testing.T) {
 	c := start(t, 2)
 	cfg := config(c)
@@ -278,8 +276,7 @@ func TestEveryCountOnce(t *testing.T) {
 	t.Logf("%d requests in %d records; %+v and %+v", all, l.Stats().Records, a.Stats(), b.Stats())
 }
 
-// moveLeaders gives each partition to the other broker, for good: one copy, on
-// another machine.
+// moveLeaders moves each partition to the other broker, permanently: one copy, on another machine.
 func moveLeaders(c *cluster) {
 	c.t.Helper()
 	leaders := func(ctx context.Context, cl *kgo.Client) (map[int32]int32, error) {
@@ -350,8 +347,7 @@ func check(res *kmsg.AlterPartitionAssignmentsResponse, err error) error {
 	return nil
 }
 
-// While brokers are away for long the oldest counts are dropped, and what
-// arrives is exactly the rest.
+// While brokers are away for long the oldest counts are dropped, and exactly the rest arrives.
 func TestDroppedCountsAreCounted(t *testing.T) {
 	c := start(t, 1)
 	cfg := config(c)

@@ -17,18 +17,17 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// otherServers are older and newer than the one that the machine has, by the
-// release of Debian that has them. Kept in the cache folder by that name.
+// otherServers are older and newer than the server of this machine, by the release of Debian that has them. The cache
+// folder holds each under that name.
 var otherServers = []struct {
-	is              string // how what it says of itself begins
+	is              string // the beginning of its name and version in logs
 	release, debian string // its package
 }{
 	{"Redis 6.0.", "bullseye", "redis-server"},
 	{"Valkey 8.", "trixie", "valkey-server"},
 }
 
-// timed are the tests of the packages of Redis whose subject is our own patience and not
-// what the server knows.
+// timed are the tests of the packages of Redis that check our own time-outs and not abilities of the server.
 const timed = "LoseAnswers|Frozen|Silent|EveryWayToFail|Forgotten|PushTakes|LogIsBounded"
 
 var introduced = regexp.MustCompile(`redistest: (.+) on 127\.0\.0\.1:`)
@@ -62,10 +61,10 @@ func TestLimitsHoldOnRedis6AndValkey(t *testing.T) {
 	}
 }
 
-// suite is what one run of the tests of the packages of Redis told.
+// suite is the result of one run of the tests of the packages of Redis.
 type suite struct {
 	passed  int
-	servers map[string]int // what they said that they are, and how many
+	servers map[string]int // numbers of servers by name and version
 }
 
 // suiteOn runs the tests of the packages of Redis on a server, without the race detector.

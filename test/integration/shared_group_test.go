@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
-// createTopic creates the topic of counts with a maximum of the bytes of a batch.
+// createTopic creates the topic of counts with a maximum size of a batch in bytes.
 func (c *cluster) createTopic(partitions int32, maxBytes string) {
 	c.t.Helper()
 	c.do(func(ctx context.Context, cl *kgo.Client) error {
@@ -34,8 +34,8 @@ func (c *cluster) createTopic(partitions int32, maxBytes string) {
 	})
 }
 
-// Of a flush that is larger than the topic's maximum every count arrives once, but for the one that is too large by
-// itself, and nothing waits for it.
+// Every count of a flush that is larger than the topic's maximum arrives once, except the count that is too large by
+// itself. No other count waits for it.
 func TestTooLargeFlush_LosesOnlyWhatCannotBeWritten(t *testing.T) {
 	c := start(t, 1)
 	c.createTopic(2, "1500")
@@ -68,8 +68,8 @@ func TestTooLargeFlush_LosesOnlyWhatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Two namespaces in one group take partitions from each other: both aggregators say so until one leaves, an inspection
-// does, and groups of their own are no reason.
+// Two namespaces in one group take partitions from each other. Both aggregators report it until one leaves, and so does
+// an inspection. With groups of their own they report nothing.
 func TestSharedGroup_IsAnAlarm(t *testing.T) {
 	c := start(t, 1)
 	news, shop := config(c), config(c)
