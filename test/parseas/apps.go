@@ -88,14 +88,14 @@ func login(w http.ResponseWriter, r *http.Request) {
 	answerLogin(w, r.Method, r.Host, r.Header.Get(accountField))
 }
 
-// answerLogin writes what the handler of /login read.
+// answerLogin writes the values that the handler of /login read.
 func answerLogin(w io.Writer, method, host, account string) {
 	_ = json.NewEncoder(w).Encode(loginRead{true, method, host, account}) // a client that left asks again
 }
 
 func get(q url.Values, name string) (string, bool) { return q.Get(name), q.Has(name) }
 
-// answer writes what a handler saw, in the form that all upstreams answer in.
+// answer writes the values that a handler read, in the form in which all upstreams answer.
 func answer(w io.Writer, read func(string) (string, bool)) {
 	saw := map[string]any{"saw": true}
 	for _, name := range []string{"id", "topic_id"} {

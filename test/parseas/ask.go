@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// seen is what a handler made of a target.
+// seen describes how a handler read a target.
 type seen string
 
 const (
@@ -23,7 +23,7 @@ const (
 	array  seen = "array"
 )
 
-// ask sends a target byte for byte and says what the handler saw.
+// ask sends a target byte for byte and returns how the handler read it.
 func ask(ctx context.Context, addr string, t *target) seen {
 	method := t.Method
 	if method == "" {
@@ -71,7 +71,7 @@ func exchange(ctx context.Context, addr, method string, request []byte) (status 
 	return res.StatusCode, body
 }
 
-// read reads an answer: JSON of ours, or what nginx writes.
+// read reads an answer: our JSON, or the text of nginx.
 func (t *target) read(body []byte) seen {
 	param := t.Param
 	if param == "" {

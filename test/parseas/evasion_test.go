@@ -110,7 +110,7 @@ func installed(t *testing.T) string {
 	)
 }
 
-// missing fails the test where nothing may be left out.
+// missing fails the test if every server is required, and logs the message otherwise.
 func missing(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
@@ -119,7 +119,7 @@ func missing(t *testing.T, format string, args ...any) {
 	t.Logf("left out: "+format, args...)
 }
 
-// fuzz is hotparam serve in front of an upstream, and what came of the targets.
+// fuzz is hotparam serve in front of an upstream, with the results of the targets.
 type fuzz struct {
 	serve           *program.Process
 	proxy, upstream string
@@ -203,7 +203,7 @@ func (f *fuzz) one(target string, front, behind *wire) {
 	}
 }
 
-// charges reports whether a key of a target is that of a value, or the target is malformed.
+// charges reports whether a key of a target has the value, or the target is malformed.
 func (f *fuzz) charges(target, value string) bool {
 	value = strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
 	for _, m := range f.set.Match(&hottype.Request{Method: http.MethodGet, Target: target, Host: "127.0.0.1"},

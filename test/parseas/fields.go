@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// fieldsOnly are upstreams that fields.tsv has beside those of upstreams.json: versions that are in use, and that read
-// methods or fields in another way.
+// fieldsOnly are the upstreams that only fields.tsv has: versions that are in use and read methods or fields
+// differently from the upstreams of upstreams.json.
 var fieldsOnly = []string{"gunicorn-20.1>django", "gunicorn-20.1>flask"}
 
-// loginRead is the answer of /login: what its handler read.
+// loginRead is the answer of /login, with the values that its handler read.
 type loginRead struct {
 	Saw     bool   `json:"saw"`
 	Method  string `json:"method"`
@@ -119,8 +119,8 @@ func (t fieldsTable) set(name, request, answer string) {
 	t[request][name] = answer
 }
 
-// measure sends every request to one upstream, puts what it read into the table, and returns the number of answers that
-// are not as they were.
+// measure sends every request to one upstream, puts the values that it read into the table, and returns the number of
+// answers that have changed.
 func (t fieldsTable) measure(ctx context.Context, name, addr string) (differences int) {
 	for _, r := range fieldRequests {
 		was, now := t[r.String()][name], r.ask(ctx, addr)
@@ -149,7 +149,7 @@ func (t fieldsTable) write(file string) error {
 	return os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // a file of the repository
 }
 
-// ask sends a request and returns what the handler read, in the form of the file.
+// ask sends a request and returns the values that the handler read, in the form of the file.
 func (r fieldRequest) ask(ctx context.Context, addr string) string {
 	text := r.method + " /login HTTP/1.1\r\nHost: " + r.host + "\r\n" + strings.Join(r.lines, "\r\n") + "\r\n"
 	if !strings.Contains(text, "\nConnection:") {

@@ -1,11 +1,9 @@
-// Program upstreams asks real servers and frameworks what they make of each
-// spelling in internal/rules/testdata/upstreams.json, over raw sockets, and says
-// where the table is not right any more. Then it asks what they read of the spellings
-// of methods, hosts and header fields in fields.tsv beside it. With -write it writes
-// the tables anew.
+// Program upstreams asks real servers and frameworks, over raw sockets, how they read each spelling in
+// internal/rules/testdata/upstreams.json, and prints where the table is out of date. Then it asks how they read the
+// spellings of methods, hosts and header fields in fields.tsv beside it. With -write it writes the tables again.
 //
-// With -record it sends mutated targets instead, and writes those that an upstream
-// reads as the value star to internal/rules/testdata/spellings.tsv.
+// With -record it sends mutated targets instead, and writes each target that an upstream reads as the value star to
+// internal/rules/testdata/spellings.tsv.
 package main
 
 import (
@@ -23,7 +21,7 @@ import (
 	"strings"
 )
 
-// table is the file. Fields stay in the order in which they are here.
+// table is the file. The file has the fields in this order.
 type table struct {
 	Frameworks map[string]string `json:"frameworks"`
 	Targets    []*target         `json:"targets"`
@@ -117,8 +115,8 @@ func run(ctx context.Context, file, dir, only string, write, onlyFields bool) (d
 	return differences, errors.Join(err, f.write(fieldsFile))
 }
 
-// measure sends every target to one upstream, puts what it did into the table, and
-// says how many are not as they were.
+// measure sends every target to one upstream, puts the results into the table, and returns the number of results that
+// have changed.
 func (t *table) measure(ctx context.Context, name, addr string) (differences int) {
 	for _, tg := range t.Targets {
 		was := missed

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// fuzzed are the upstreams of mutated targets: those that need neither a compiler nor a server of their own.
+// fuzzed are the upstreams that get mutated targets: they need neither a compiler nor a server of their own.
 var fuzzed = []string{"express4", "express5", "koa-router", "fastify", "hono", "node-URL", "node-url.parse", "django",
 	"flask", "fastapi", "go-servemux", "php-S"}
 
-// record sends n mutated targets to each upstream. It writes those that some upstream reads as the value star, one a
-// line: quoted as in Go, a tab, and the names of the upstreams with commas.
+// record sends n mutated targets to each upstream. It writes each target that some upstream reads as the value star on
+// a line: quoted as in Go, a tab, and the names of the upstreams with commas.
 func record(ctx context.Context, file, dir string, n int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	l, err := newLab(dir)

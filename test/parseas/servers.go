@@ -34,7 +34,7 @@ func newLab(dir string) (*lab, error) {
 	return &lab{dir: dir, apps: apps, addrs: map[string]string{}}, err
 }
 
-// start starts one upstream. What is not installed gives an error.
+// start starts one upstream. An upstream that is not installed returns an error.
 func (l *lab) start(ctx context.Context, name string) error {
 	if app, ok := goApps[name]; ok {
 		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -65,7 +65,7 @@ func (l *lab) start(ctx context.Context, name string) error {
 	return l.run(ctx, name, cmd, "127.0.0.1:"+port)
 }
 
-// command is what serves an upstream that is a program of its own.
+// command returns the command that serves an upstream that is a program of its own.
 func (l *lab) command(ctx context.Context, name, port string) (*exec.Cmd, error) {
 	at := "127.0.0.1:" + port
 	python := func(args ...string) *exec.Cmd {
@@ -109,7 +109,7 @@ func (l *lab) command(ctx context.Context, name, port string) (*exec.Cmd, error)
 	return nil, errors.New("nothing here starts it")
 }
 
-// startFiber starts the one Go framework that is not made of net/http.
+// startFiber starts fiber, the only Go framework that does not use net/http.
 func (l *lab) startFiber(ctx context.Context) error {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

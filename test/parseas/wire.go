@@ -20,7 +20,7 @@ type wire struct {
 	in   *bufio.Reader
 }
 
-// get returns the status of the answer, and the id that the handler saw. Status 0 is none.
+// get returns the status of the answer, and the id that the handler saw. The status is 0 if there is no answer.
 func (w *wire) get(target string) (status int, id any) {
 	for range 2 { // an idle connection may have been closed
 		fresh := w.conn == nil
@@ -90,8 +90,8 @@ func has(value any, text string) bool {
 	return false
 }
 
-// isDecodable reports whether all escapes of a target are escapes of UTF-8. Frameworks keep others as they are, replace
-// them, or keep all of the value as it is.
+// isDecodable reports whether all escapes of a target are escapes of UTF-8. Frameworks keep other escapes unchanged,
+// replace them, or keep all of the value unchanged.
 func isDecodable(target string) bool {
 	decoded, err := url.PathUnescape(target)
 	return err == nil && utf8.ValidString(decoded)
