@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// look is how often Await looks.
+// look is the interval at which Await checks the condition.
 const look = 10 * time.Millisecond
 
-// Await looks until a condition holds, because the other side is a process away, and ends the test if it does not hold
-// in time. A look that comes late counts as one that does not: a machine that is busy with other things delays whatever
-// is waited for as well.
+// Await polls until a condition holds, because the other side is a process away, and ends the test if it does not hold
+// in time. A late poll counts as one interval only, because a machine that is busy with other things delays the awaited
+// event as well.
 func Await(t testing.TB, most time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for left := most; ; left -= look {

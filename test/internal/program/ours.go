@@ -44,7 +44,7 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Ours is the folder of our programs.
+// Ours returns the folder of our programs.
 func Ours(t testing.TB) string {
 	t.Helper()
 	dir, err := build()
@@ -54,14 +54,14 @@ func Ours(t testing.TB) string {
 	return dir
 }
 
-// Launch starts one of our programs and stops it at the end of the test. Whatever the test does to the program, more
-// than ten lines of a message in a minute fail it.
+// Launch starts one of our programs and stops it at the end of the test. However the test treats the program, more than
+// ten lines of a message in a minute fail the test.
 func Launch(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(Ours(t), name), args...) //nolint:noctx // Start stops it, with a grace
-	cmd.Dir = t.TempDir()                                      // whatever it writes goes with the test
+	cmd.Dir = t.TempDir()                                      // files that it writes are removed with the test
 	var p *Process
-	t.Cleanup(func() { // after that of Start, which stops it
+	t.Cleanup(func() { // runs after the cleanup of Start, which stops it
 		if p != nil {
 			judgeLog(t, name, p.Said())
 		}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// patience is how long a program may take to end when it is asked to.
+// patience is the time that a program may take to end after the signal.
 const patience = time.Minute
 
 // Process is a running program. It is stopped when its test ends.
@@ -27,7 +27,7 @@ type Process struct {
 	ours bool          // it must end when it is told to; others may hang
 }
 
-// record is what a program wrote.
+// record is the output of a program.
 type record struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -45,9 +45,8 @@ func (r *record) String() string {
 	return r.b.String()
 }
 
-// Start starts a command whose output is read here only, in a group of its own.
-// With the test it ends, and all that it started; if the test failed, the end of
-// what it said is shown.
+// Start starts a command, whose output only this package reads, in a process group of its own. The command and all
+// processes that it started end with the test. If the test failed, the end of the output is logged.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{t: t, cmd: cmd, done: make(chan struct{})}
@@ -71,20 +70,19 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Name is that of the program.
+// Name returns the name of the program.
 func (p *Process) Name() string { return filepath.Base(p.cmd.Path) }
 
-// Said is what it wrote so far, errors included.
+// Said returns the output so far, errors included.
 func (p *Process) Said() string { return p.said.String() }
 
-// Pid is its process ID.
+// Pid returns its process ID.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Signal sends it a signal; after its end that does nothing.
+// Signal sends a signal to the program. It does nothing after the program's end.
 func (p *Process) Signal(sig os.Signal) { _ = p.cmd.Process.Signal(sig) }
 
-// Stop asks it to end, and returns its exit code. What it started and left behind
-// is killed.
+// Stop ends the program with SIGTERM, and returns its exit code. Processes that it started and left behind are killed.
 func (p *Process) Stop() int {
 	p.Signal(syscall.SIGTERM)
 	if !p.ours { // Envoy may hang when it is told to end while it starts
@@ -100,8 +98,7 @@ func (p *Process) Stop() int {
 	return code
 }
 
-// Wait returns the exit code. A program that takes longer fails its test and is
-// killed.
+// Wait returns the exit code. A program that takes longer than most fails its test and is killed.
 func (p *Process) Wait(most time.Duration) int {
 	p.t.Helper()
 	select {
@@ -118,10 +115,10 @@ func (p *Process) Wait(most time.Duration) int {
 	return 0
 }
 
-// Memory is how much memory it holds now, in bytes (VmRSS).
+// Memory returns the memory that it holds now, in bytes (VmRSS).
 func (p *Process) Memory() int64 { return p.memory("VmRSS:") }
 
-// PeakMemory is the most memory that it has held, in bytes (VmHWM).
+// PeakMemory returns the maximum memory that it has held, in bytes (VmHWM).
 func (p *Process) PeakMemory() int64 { return p.memory("VmHWM:") }
 
 func (p *Process) memory(line string) int64 {

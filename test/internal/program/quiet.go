@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// perMinute is how many lines of a message a program may write in any minute, whatever fails around it.
+// perMinute is the number of lines of a message that a program may write in any minute, whatever fails around it.
 const perMinute = 10
 
 var (
 	textLine = regexp.MustCompile(`^time=(\S+) level=([A-Z]+)\S* msg=("(?:[^"\\]|\\.)*"|\S+)`)
-	// rawLine is what package log writes by itself: a library has a logger that is not ours.
+	// rawLine is a line in the form of package log, which only a library writes that does not use our logger.
 	rawLine = regexp.MustCompile(`^(\w+: )?20\d\d/\d\d/\d\d \d\d:\d\d:\d\d `)
 )
 
 // judgeLog fails the test of a program that wrote more than perMinute lines of a message in a minute, or lines that its
-// logger does not bound. What it writes after "stopping" sums up what was suppressed, once.
+// logger does not bound. The lines after "stopping" do not count, because they sum up suppressed lines, once.
 func judgeLog(t testing.TB, name, said string) {
 	t.Helper()
 	written := map[string][]time.Time{}
@@ -42,7 +42,8 @@ func judgeLog(t testing.TB, name, said string) {
 	}
 }
 
-// logLine gives time, and level with message, of a line in the form text or json; "": it is something else.
+// logLine returns the time, and the level with the message, of a line in the form text or json, or "" for any other
+// line.
 func logLine(line string) (at time.Time, kind string) {
 	var record struct {
 		Time       time.Time
