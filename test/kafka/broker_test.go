@@ -50,8 +50,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The members of a group share the partitions, together have every count once,
-// and take over from one that leaves with all that it had counted.
+// The members of a group share the partitions and together have every count once. When a member leaves, the other takes
+// over its partitions with all of their counts.
 func TestTwoConsumersShare(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(8, topic)).ListenAddrs())
@@ -151,8 +151,8 @@ func TestMissingTopic(t *testing.T) {
 	})
 }
 
-// What is older than the backlog is not read, committed or not; what is newer is
-// read again by who takes over.
+// Records older than the backlog are not read, whether or not they are committed. The next member reads newer ones
+// again.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(4, topic)).ListenAddrs())
@@ -218,8 +218,7 @@ func TestGroupThatWasAway(t *testing.T) {
 	}
 }
 
-// A member that falls behind jumps to the backlog and counts what it did not
-// read.
+// A member that falls behind jumps to the backlog and counts the records that it skipped.
 func TestSlowMemberJumps(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(1, topic)).ListenAddrs())
@@ -259,7 +258,7 @@ func TestSlowMemberJumps(t *testing.T) {
 	}
 }
 
-// What was queued when the end came is written.
+// Counts that are queued at the stop are written.
 func TestProducerDrains(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(2, topic)).ListenAddrs())
@@ -280,8 +279,7 @@ func TestProducerDrains(t *testing.T) {
 	}
 }
 
-// A broker that accepts and never answers delays the stop by the drain time at
-// most, and Send not at all.
+// A broker that accepts and never answers delays the stop by no more than the drain time, and does not delay Send.
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(2, topic))
@@ -336,8 +334,8 @@ func TestRepeatedRecordsCountOnce(t *testing.T) {
 	}
 }
 
-// A topic with another number of partitions than configured is used as it is,
-// and one that grows is noticed, both in words.
+// A topic with another number of partitions than configured is used as it exists, and a topic that grows is noticed;
+// both are logged.
 func TestPartitionNumbersAreTold(t *testing.T) {
 	t.Parallel()
 	var log logTo
@@ -383,8 +381,7 @@ func addPartitions(t *testing.T, c *kfake.Cluster, n int32) {
 	}
 }
 
-// Two static members under one name take the place from each other; the log says
-// what is wrong.
+// Two static members under one name replace each other, and the log names the cause.
 func TestStaticMembersUnderOneName(t *testing.T) {
 	t.Parallel()
 	var log logTo

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 const topic = "counts"
 
-// cluster is a broker of its own on loopback.
+// cluster starts a broker of its own on loopback.
 func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{
@@ -68,7 +68,7 @@ func (l *logTo) String() string {
 
 func (l *logTo) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// run runs something until stop, which waits for its end.
+// run runs f until stop, which waits for its end.
 func run(t *testing.T, f func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -98,8 +98,8 @@ func producer(t *testing.T, cfg kafka.ProducerConfig) (*kafka.Producer, func()) 
 	return p, run(t, p.Run)
 }
 
-// inbox sums what consumers hand over, and forgets what they lose: the state
-// of one member of a group.
+// inbox sums the counts that consumers deliver, and removes the counts of partitions that they lose: the state of one
+// member of a group.
 type inbox struct {
 	mu   sync.Mutex
 	sums map[hottype.Key]int64
@@ -156,7 +156,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// batch gives counts for n keys, n(i) = i+1, and their total.
+// batch returns counts for n keys, n(i) = i+1, and their total.
 func batch(n int) (counts []hottype.Count, total int64) {
 	second := time.Now().Unix()
 	for i := range n {

@@ -75,8 +75,7 @@ func (a *authority) write(name, kind string, der []byte) {
 
 func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
 
-// server gives the settings of a broker that is called broker.test and asks for
-// certificates of its authority.
+// server returns the settings of a broker that is called broker.test and asks for certificates of its authority.
 func (a *authority) server() *tls.Config {
 	a.make("broker", &x509.Certificate{DNSNames: []string{"broker.test"}})
 	pair, err := tls.LoadX509KeyPair(a.path("broker.pem"), a.path("broker.key"))
