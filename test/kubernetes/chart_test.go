@@ -17,7 +17,7 @@ const (
 	sidecar = deploy + "helm/sidecar.yaml"
 )
 
-// everything turns on what is off by default.
+// everything enables each feature that is off by default.
 var everything = []string{
 	`networkPolicy={"enabled":true,"gateways":[{"podSelector":{"matchLabels":{"app":"envoy"}}}],"monitoring":[{"namespaceSelector":{}}]}`,
 	`podMonitor={"enabled":true,"interval":"15s","labels":{"release":"prometheus"}}`,
@@ -34,7 +34,7 @@ const viaTLS = `tls={"secretName":"certificates","limiter":true,"clientCA":true,
 
 var viaKafka = []string{`kafka.brokers=["kafka-0:9092","kafka-1:9092"]`, `aggregator.replicas=3`}
 
-// renderings are the forms of the chart that all rules hold for.
+// renderings checks each form of the chart, because all rules hold for all forms.
 func renderings(t *testing.T, check func(t *testing.T, m manifests)) {
 	t.Helper()
 	for name, r := range map[string]struct {
@@ -57,7 +57,7 @@ func renderings(t *testing.T, check func(t *testing.T, m manifests)) {
 	}
 }
 
-// deploy/kubernetes is what the chart makes, for those who have no Helm.
+// The files in deploy/kubernetes are renderings of the chart, for users without Helm.
 func TestPlainManifestsAreTheChart(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"central", "sidecar"} {
@@ -113,7 +113,7 @@ func TestSecurity(t *testing.T) {
 	})
 }
 
-// What one object says of another is so.
+// Every reference from one object to another is right.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	renderings(t, func(t *testing.T, m manifests) {
@@ -201,7 +201,7 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// containers are all of a pod.
+// containers returns all containers of a pod.
 func containers(w workload) []corev1.Container {
 	return slices.Concat(w.pod.Spec.InitContainers, w.pod.Spec.Containers)
 }
@@ -215,7 +215,7 @@ func matches(selector map[string]string, w workload) bool {
 	return len(selector) > 0 && maps.Equal(labels, w.pod.Labels)
 }
 
-// selected is the one workload that a selector means.
+// selected returns the only workload that a selector matches.
 func selected(t *testing.T, m manifests, selector map[string]string) workload {
 	t.Helper()
 	found := slices.Collect(func(yield func(workload) bool) {

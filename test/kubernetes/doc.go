@@ -1,3 +1,3 @@
-// Package kubernetes renders the Helm chart of deploy/helm and holds the manifests to the types of Kubernetes, to each
-// other, and to our programs, which have to start with the arguments and the rules that a manifest gives them.
+// Package kubernetes renders the Helm chart of deploy/helm and compares the manifests with the types of Kubernetes,
+// with each other, and with our programs, which have to start with the arguments and the rules in a manifest.
 package kubernetes

@@ -32,7 +32,7 @@ type instance struct {
 	*program.Process
 	container corev1.Container
 	addrs     map[string]string // where it listens, by the name of the container's port
-	gateway   *tls.Config       // how gateways ask; nil: without TLS, and with a token
+	gateway   *tls.Config       // the gateways' TLS, or nil if they ask without TLS but with a token
 }
 
 // site is a Redis, by TLS if authority is not nil.
@@ -69,8 +69,8 @@ func (s *site) certificates(t *testing.T) (dir string) {
 	return dir
 }
 
-// start starts the program of a container with its arguments, rules and environment; only files and addresses are
-// those of this machine.
+// start starts the program of a container with its arguments, rules and environment. Only files and addresses are
+// replaced by ones of this machine.
 func start(t *testing.T, m manifests, c corev1.Container, redis *site) *instance {
 	t.Helper()
 	dir := t.TempDir()
@@ -150,8 +150,8 @@ func (i *instance) decides() (status int) {
 	return res.StatusCode
 }
 
-// Each program takes what the manifest gives it, answers the probes, with Redis and without, and ends within the grace
-// period. A limiter that is stopping still answers while endpoints are withdrawn.
+// Each program accepts the arguments of its manifest, answers the probes, with Redis and without, and ends within the
+// grace period. A limiter that is stopping still answers while endpoints are withdrawn.
 func TestPodsStart(t *testing.T) {
 	t.Parallel()
 	soon := `stop={"delaySeconds":1,"timeoutSeconds":10}`

@@ -26,7 +26,7 @@ const deploy = "../../deploy/"
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 
-// helm is the program that is installed, or one that is built once.
+// helm returns the path of the installed program, or of one that is built once.
 func helm(t *testing.T) string {
 	t.Helper()
 	if path, err := exec.LookPath("helm"); err == nil {
@@ -43,7 +43,7 @@ func helm(t *testing.T) string {
 	return filepath.Join(dir, "helm")
 }
 
-// template renders the chart; an error is what helm said.
+// template renders the chart. Its error has the output of helm.
 func template(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	// A helm that was built by go install takes an old version for the cluster's.
@@ -87,7 +87,7 @@ type workload struct {
 	pod      corev1.PodTemplateSpec
 }
 
-// manifests are the objects of one rendering, by what they are.
+// manifests are the objects of one rendering, by type.
 type manifests struct {
 	text        string
 	workloads   []workload
