@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit/limittest"
 )
 
-// kept is how long the only key will be there, 0 where there is none.
+// kept returns the time to live of the only key, or 0 if there is no key.
 func kept(m *miniredis.Miniredis) time.Duration {
 	if keys := m.Keys(); len(keys) == 1 {
 		return m.TTL(keys[0])
@@ -22,8 +22,8 @@ func kept(m *miniredis.Miniredis) time.Duration {
 	return 0
 }
 
-// The script keeps a time at which the next call is due, limit.Memory keeps what
-// is missing from a bucket: they answer the same.
+// The script and limit.Memory answer the same, although the script stores the time at which the next call is due and
+// limit.Memory the tokens that a bucket lacks.
 func TestThrottleMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -64,8 +64,8 @@ func TestThrottleMatchesMemoryStore(t *testing.T) {
 	})
 }
 
-// The script and limit.InFlight answer the same, a denied call writes nothing, and
-// the key goes with its last lease.
+// The script and limit.InFlight answer the same, a denied call writes nothing, and the key disappears with its last
+// lease.
 func TestInFlightMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -162,8 +162,7 @@ func TestInFlightHostile(t *testing.T) {
 	}
 }
 
-// Throttle keeps keys of any bytes apart, and what it cannot keep exactly is an
-// error that writes nothing.
+// Throttle separates keys of any bytes, and numbers that it cannot store exactly are an error that writes nothing.
 func TestThrottleHostile(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)

@@ -56,8 +56,7 @@ func Example_inFlight() {
 	// two true <nil>
 }
 
-// A charge for something that was then not done is given back: at is when it was
-// charged, by the clock of Redis.
+// A charge for a mail that was not sent is refunded. The variable at is the time of the charge, by the clock of Redis.
 func Example_refund() {
 	server, err := redis()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 )
 
-// client has limits with a patience that a busy machine does not use up.
+// client returns limits with a time-out that a busy machine does not reach.
 func client(t testing.TB, m *miniredis.Miniredis) *redislimits.Limiter {
 	t.Helper()
 	return redislimits.New(connect(t, m))
@@ -34,8 +34,7 @@ func connect(t testing.TB, m *miniredis.Miniredis) *redisclient.Client {
 	return c
 }
 
-// fixture judges by TIME, which the test sets, and states expire when the test says
-// so and not with the clock.
+// fixture decides by TIME, which the test sets, and expires states only when the test calls Expire.
 func fixture(t testing.TB) limittest.Fixture {
 	m := miniredis.RunT(t)
 	var clock time.Time
@@ -60,7 +59,7 @@ func fixture(t testing.TB) limittest.Fixture {
 	}
 }
 
-// batched has every decision wait for a batch, as one does that may be cancelled.
+// batched has every decision wait for a batch, because its context can be cancelled.
 type batched struct{ limit.Store }
 
 func (b batched) Take(ctx context.Context, now time.Time, charges []limit.Charge,
@@ -70,7 +69,7 @@ func (b batched) Take(ctx context.Context, now time.Time, charges []limit.Charge
 	return b.Store.Take(ctx, now, charges, results)
 }
 
-// The laws hold for decisions that travel alone and for those that do not.
+// The laws hold for decisions that are sent alone and in batches.
 func TestLimiterLaws(t *testing.T) {
 	t.Parallel()
 	for way, store := range map[string]func(limit.Store) limit.Store{

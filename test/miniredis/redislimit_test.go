@@ -38,7 +38,7 @@ func Example_oneLimit() {
 	// false 0
 }
 
-// A batch takes what is there, and gives back what it does not use.
+// A batch takes all tokens that are left, and refunds the tokens that it does not use.
 func Example_upTo() {
 	server, err := miniredis.Run()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 )
 
-// hot is a set of n keys, judged now.
+// hot returns a set of n keys, judged now.
 func hot(n int) report.HotSet {
 	at := time.Now().UTC().Truncate(time.Microsecond)
 	set := report.HotSet{At: at}
@@ -28,7 +28,7 @@ func hot(n int) report.HotSet {
 	return set
 }
 
-// A follower has what was published, whole or as a change, and what comes later.
+// A follower has the published set, whether it was published as a whole or as a change, and all later ones.
 func TestHotSetsAreFollowed(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
