@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// broken is a service that fails, and who has to say so.
+// broken is a service that fails, and the signs that have to report it.
 type broken struct {
 	service, how string // as `docker pause` or `docker kill`
 	signs        []sign
@@ -71,7 +71,7 @@ var (
 
 var mend = map[string]string{"pause": "unpause", "kill": "start"}
 
-// judge breaks it, waits for every expected report, repairs it, waits until all is normal, and prints a row of
+// judge breaks the service, waits for every expected report, repairs it, waits until all is normal, and prints a row of
 // the table of docs/runbook.md.
 func (b broken) judge(t *testing.T) {
 	began := time.Now()

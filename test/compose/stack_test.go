@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// The defaults of docker-compose.yml; none of them may appear in a log.
+// These are the defaults of docker-compose.yml; no log may contain one of them.
 const (
 	adminToken    = "compose-dashboard"
 	redisPassword = "compose-redis-password"
 	decideToken   = "compose-decisions"
 )
 
-// docker runs a command and gives what it printed.
+// docker runs a command and returns its output.
 func docker(t *testing.T, args ...string) string {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -39,8 +39,7 @@ func docker(t *testing.T, args ...string) string {
 
 func container(service string) string { return "hotparam-" + service }
 
-// ask asks the admin listener of a container by its address on the bridge.
-// Status 0: there was no response.
+// ask asks the admin listener of a container by its address on the bridge. The status is 0 if there was no response.
 func ask(t *testing.T, name, port, path string) (int, string) {
 	t.Helper()
 	addr := strings.TrimSpace(docker(t, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}",
@@ -67,13 +66,13 @@ func ready(t *testing.T, name string) bool {
 	return status == http.StatusOK
 }
 
-// gauge is true where a metric has a value.
+// gauge reports whether a metric has a value.
 func gauge(t *testing.T, name, metric, value string) bool {
 	_, body := ask(t, name, adminPorts[name], "/metrics")
 	return strings.Contains(body, "\n"+metric+" "+value+"\n")
 }
 
-// page is true where a line of the status that the dashboard shows is bad.
+// page reports whether a line of the status that the dashboard shows is bad.
 func page(t *testing.T, name, line string) bool {
 	_, body := ask(t, name, adminPorts[name], "/readyz?verbose")
 	var answer struct {
@@ -91,13 +90,13 @@ func page(t *testing.T, name, line string) bool {
 	return false
 }
 
-// logged is true where a container's log has a text since a moment.
+// logged reports whether a container's log has a text since a moment.
 func logged(t *testing.T, name, text string, since time.Time) bool {
 	t.Helper()
 	return strings.Contains(docker(t, "logs", "--since", since.Format(time.RFC3339Nano), container(name)), text)
 }
 
-// hot is what all limiters together say.
+// hot is the answer about all limiters together.
 type hot struct {
 	Keys   []struct{ Key string }
 	Totals struct{ Limiters int }
@@ -112,7 +111,8 @@ func whatIsHot(t *testing.T) (h hot) {
 // second is a line of the load: a second of its visitors.
 type second struct{ quietOK, quietDenied, viralOK, viralDenied, failed int }
 
-// secondOf reads a line such as "quiet 540 ok 1 failed  viral 58 ok 842 denied". What is 0 is not in it.
+// secondOf reads a line such as "quiet 540 ok 1 failed  viral 58 ok 842 denied". Numbers that are 0 are not in the
+// line.
 func secondOf(line string) (s second, ok bool) {
 	counts := map[string]int{}
 	fields, kind := strings.Fields(line), ""
@@ -153,8 +153,8 @@ func load(t *testing.T, since time.Time) (list []second) {
 	return list
 }
 
-// await asks again and again, and returns how long the event took. Its end is a generous one, because the containers
-// share their processors with whatever else runs on the machine.
+// await polls until an event, and returns how long it took. The limit is generous, because the containers share their
+// processors with other programs of the machine.
 func await(t *testing.T, what string, f func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -185,7 +185,7 @@ func TestStack(t *testing.T) {
 	}
 	t.Logf("all ready after %.0f s", await(t, "all to be ready", func() bool { return normal(t) }).
 		Seconds())
-	written(t, time.Time{}) // what the start says has no secret in it either
+	written(t, time.Time{}) // the logs of the start contain no secret either
 	began := time.Now()
 	t.Run("viral", judgeViral)
 	t.Run("doctor", judgeDoctor)
@@ -248,8 +248,8 @@ func judgeDoctor(t *testing.T) {
 	t.Log(report)
 }
 
-// written is how many bytes each container has logged since a moment. None of them
-// is a secret.
+// written returns the number of bytes that each container has logged since a moment, and checks that no secret is among
+// them.
 func written(t *testing.T, since time.Time) map[string]int {
 	t.Helper()
 	bytes := map[string]int{}

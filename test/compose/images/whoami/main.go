@@ -1,4 +1,4 @@
-// Command whoami answers with what it was asked, on port 80, as the upstream of
+// Command whoami answers each request on port 80 with a description of that request, as the upstream of
 // docker-compose.yml does.
 package main
 
