@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// What a pipeline counts reaches the aggregators by Kafka, to the last request.
+// Every request that a pipeline counts reaches the aggregators by Kafka.
 func TestKafkaSink(t *testing.T) {
 	t.Parallel()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "hotparam-counts"),

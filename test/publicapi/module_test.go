@@ -22,7 +22,7 @@ import (
 )
 `
 
-// Each is a whole program: the body of main and what it imports.
+// Each is a whole program: the body of main and its imports.
 var programs = map[string]string{
 	"in process": `
 func main() {
@@ -51,7 +51,7 @@ func main() {
 `,
 }
 
-// unwanted is what a service must not compile or need for it.
+// unwanted are the packages that a service must neither compile nor need for the library.
 var unwanted = []string{
 	"github.com/IBM/sarama", "google.golang.org/grpc", "github.com/prometheus/", "github.com/alecthomas/kong",
 	"github.com/chromedp/", "github.com/twmb/", "github.com/alicebob/miniredis", "pgregory.net/rapid",
@@ -59,7 +59,7 @@ var unwanted = []string{
 	"github.com/google/go-cmp", "testing",
 }
 
-// unwantedAlone is what a service without others must not compile.
+// unwantedAlone are the packages that a service without a shared store must not compile.
 var unwantedAlone = []string{
 	"github.com/redis/", "github.com/cactus/", "github.com/klauspost/",
 	"github.com/hotparam/pipeline/internal/operator",

@@ -46,7 +46,7 @@ overrides:
 	// 429 application/problem+json
 }
 
-// What the adapters have to keep, the middleware keeps too.
+// The middleware keeps the promises that the adapters have to keep.
 func TestRouters(t *testing.T) {
 	t.Parallel()
 	topic := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "id="+r.URL.Query().Get("id")) }

@@ -39,7 +39,7 @@ type childConfig struct {
 	AtOnce bool
 }
 
-// outcome is what a child writes when it ends.
+// outcome is the output of a child when it ends.
 type outcome struct {
 	Handled uint64 // requests that its handler saw
 	hotparam.Stats
@@ -131,7 +131,7 @@ func TestNothingCountedIsLostAtTheEnd(t *testing.T) {
 	}
 }
 
-// listen counts what arrives by StatsD.
+// listen counts the requests that arrive by StatsD.
 func listen(t *testing.T) (arrived *atomic.Uint64, address string) {
 	t.Helper()
 	arrived = new(atomic.Uint64)
