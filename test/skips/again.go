@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// mostRepeated bounds how many failed tests of a run are repeated: where more fail, the change is at fault.
+// mostRepeated bounds the number of failed tests of a run that are repeated: if more fail, the change is at fault.
 const mostRepeated = 3
 
-// proof is what a failed test writes where a second try would prove nothing.
+// proof lists the outputs of a failed test after which a second try would prove nothing.
 var proof = []string{"DATA RACE", "race detected during execution", "panic: ", "fatal error: ", "test timed out"}
 
-// judgeCommand runs a command, which is "go test -json" with options, on the packages that are written in packages, and
-// judges what it writes. A few tests that fail are repeated, alone. A test that passes then met a busy machine, or a
-// fault that comes and goes. It has to be mended, but it keeps no change from landing that another run would let land.
-// Its name is written to unsteady.
+// judgeCommand runs a command, which is "go test -json" with options, on the packages that are listed in packages, and
+// judges its output. A few tests that fail are repeated, alone. A test that then passes failed because of a busy
+// machine, or because of an intermittent fault. It has to be mended, but it does not keep a change from landing, since
+// another run would let the change land. Its name is written to unsteady.
 func (list exceptions) judgeCommand(command []string, packages io.Reader, out, unsteady io.Writer) error {
 	names, err := io.ReadAll(packages)
 	if err != nil {
@@ -49,7 +49,7 @@ func (list exceptions) judgeCommand(command []string, packages io.Reader, out, u
 	return first.verdict()
 }
 
-// execute runs a command and takes what it writes. The command's failure is an error only where no event told of it.
+// execute runs a command and reads its output. The command's failure is an error only if no event reported it.
 func (r *run) execute(command []string) error {
 	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
@@ -67,7 +67,7 @@ func (r *run) execute(command []string) error {
 	return nil
 }
 
-// repeatable returns the failed tests by package, if to repeat them can say anything; nil otherwise.
+// repeatable returns the failed tests by package, or nil if repeating them would prove nothing.
 func (r *run) repeatable() map[string][]string {
 	tests, packages := map[string][]string{}, map[string]bool{}
 	count := 0

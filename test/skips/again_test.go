@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// goTest stands for go test: the first time it fails the tests of FAIL with the text of SAYS, and once more, for those
-// that -run names, the tests of AGAIN.
+// goTest stands for go test: in the first run it fails the tests of FAIL with the text of SAYS, and in a run with -run
+// it fails the tests of AGAIN.
 const goTest = `
 event() { printf '{"Action":"%s","Package":"%sp","Test":"%s","Output":"%s"}\n' "$1" "$MODULE" "$2" "${3-}"; }
 event pass TestFine

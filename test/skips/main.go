@@ -111,12 +111,12 @@ func (list exceptions) allow(pkg, test string) bool {
 // event is a line of "go test -json".
 type event struct{ Action, Package, Test, Output string }
 
-// run is what is known of a run while it goes on.
+// run is the state of a run while it continues.
 type run struct {
 	out      io.Writer
 	may      exceptions
 	written  map[event]string // by tests that have not ended, and by packages
-	failed   map[event]string // tests and packages that failed, and what they wrote
+	failed   map[event]string // tests and packages that failed, with their output
 	skipped  []string
 	passed   int
 	failures int
@@ -134,7 +134,7 @@ func (list exceptions) judge(in io.Reader, out io.Writer) error {
 	return r.verdict()
 }
 
-// read takes the events of a run, and copies what is no event.
+// read reads the events of a run, and copies all other lines.
 func (r *run) read(in io.Reader) {
 	lines := bufio.NewReader(in)
 	for {
