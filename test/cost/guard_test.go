@@ -24,7 +24,7 @@ const (
 	maxOff    = 0.05
 )
 
-// price is what one call costs. No instructions: they were not counted.
+// price is the cost of one call. Without instructions, they were not counted.
 type price struct{ allocs, instructions float64 }
 
 // TestHotPaths is not parallel: allocations of other tests would count.
@@ -99,7 +99,7 @@ func TestCalls(t *testing.T) {
 
 var instructions = regexp.MustCompile(`I\s+refs:\s+([0-9,]+)`)
 
-// count is the instructions of a process that calls a path some times.
+// count returns the instructions of a process that calls a path calls times.
 func count(t *testing.T, valgrind, path string, calls int) float64 {
 	report := filepath.Join(t.TempDir(), "valgrind.txt")
 	cmd := exec.CommandContext(t.Context(), valgrind, "--tool=cachegrind", "--cache-sim=no",
@@ -125,7 +125,7 @@ func count(t *testing.T, valgrind, path string, calls int) float64 {
 
 func goVersion() string { return runtime.Version() + " " + runtime.GOARCH }
 
-// readRecord reads the version of Go and what was recorded: name, allocations and instructions in a line.
+// readRecord reads the version of Go and the recorded prices: name, allocations and instructions in a line.
 func readRecord(t *testing.T) (known map[string]price, version string) {
 	text, err := os.ReadFile(record)
 	if err != nil {

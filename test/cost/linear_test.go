@@ -23,8 +23,8 @@ const (
 	rounds = 300
 )
 
-// hostilePaths and hostileQueries are repeated to the length of a target: they are rich in what some upstream reads in
-// its own way.
+// hostilePaths and hostileQueries are repeated to the length of a target. They are rich in characters that some
+// upstream reads in a way of its own.
 var (
 	hostilePaths = []string{"/;", "a/../", "/..", "/", "/.", "/%2e%2e", "%41", "%0a", "%5c", "%", "\xff", "//;a",
 		"x%0a/.", "/a.b", ";", "/topic.;x%2f%5c.."}
@@ -84,7 +84,7 @@ func compareTimes(t *testing.T, what string, pieces []string, readPath, read fun
 	}
 }
 
-// timeOf returns the processor time of a call. What else the machine does is not in it.
+// timeOf returns the processor time of a call, without the time of other processes of the machine.
 func timeOf(t *testing.T, read func(string), text string) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -36,11 +36,11 @@ ip:
 	hotTarget = "/topic?id=42&lang=en&page=3"
 )
 
-// now is the time of all calls: no wait ends, and no window.
+// now is the time of all calls, so that no wait ends and no window.
 var now = time.Unix(1_700_000_000, 0)
 
-// hotPaths are what runs for each request. Targets that come again are few, so that no two share a slot of the memo.
-// Each makes what it needs and returns the call.
+// hotPaths are the paths of the code that run for each request. Repeated targets are few, so that no two share a slot
+// of the memo. Each function prepares its path and returns the call.
 var hotPaths = []struct {
 	name string
 	make func(testing.TB) func()
