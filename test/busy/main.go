@@ -100,7 +100,7 @@ func makeGarbage() {
 	runtime.KeepAlive(kept)
 }
 
-// writeFile writes a small file and removes it. A full disk is none of its business.
+// writeFile writes a small file and removes it. It ignores a full disk.
 func writeFile(path string) {
 	_ = os.WriteFile(path, make([]byte, 64<<10), 0o600)
 	_ = os.Remove(path)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The status is that of the command, and the load ends with it.
+// The status equals the status of the command, and the load ends with the command.
 func TestRun_EndsWithItsCommand(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
