@@ -14,7 +14,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// What the clients of examples/ get for two requests for a topic with a limit of one a second, and without a limiter.
+// These are the results of the clients of examples/ for two requests for a topic with a limit of one a second, and
+// without a limiter.
 const (
 	wantAllowed, wantDenied, wantNobody = "true override", "false override 1", "true no_answer"
 
