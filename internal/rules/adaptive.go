@@ -14,9 +14,9 @@ import (
 // Adaptive makes the rate of a hot key follow the capacity of its upstream, between bounds.
 type Adaptive struct {
 	Min, Max float64 // requests a second
-	// Burst of the rate in force; 0: a tenth of it, at least 1.
+	// Burst is the burst for the rate in force, or 0 for a tenth of the rate, at least 1.
 	Burst int64
-	// Upstream is the one whose capacity it follows.
+	// Upstream is the upstream whose capacity the rate follows.
 	Upstream string
 }
 
@@ -24,13 +24,13 @@ func (a *Adaptive) String() string {
 	return fmt.Sprintf("adapts to what %s bears, %g to %g/s", a.Upstream, a.Min, a.Max)
 }
 
-// Upstream is one that the file names, and UpstreamTarget the latency and error rate that it has to keep.
+// Upstream is an upstream that the file names, and UpstreamTarget holds the latency and error rate that it has to keep.
 type (
 	Upstream       = rule.Upstream
 	UpstreamTarget = rule.Target
 )
 
-// AdaptiveUpstreams are the names of the upstreams that adaptive limits follow, in order.
+// AdaptiveUpstreams returns the names of the upstreams that adaptive limits follow, sorted.
 func (s *Set) AdaptiveUpstreams() []string {
 	var names []string
 	for _, r := range s.Rules {
@@ -51,7 +51,7 @@ func (s *Set) TargetOf(upstream string) UpstreamTarget {
 	return *conf.Default[UpstreamTarget](schema)
 }
 
-// checkAdaptive reports limits that follow an upstream which the file does not name.
+// checkAdaptive reports a limit that follows an upstream which the file does not name.
 func (p *parser) checkAdaptive(r *Rule, v conf.Value) {
 	if r.Limit.Adaptive == nil {
 		return
@@ -65,12 +65,10 @@ func (p *parser) checkAdaptive(r *Rule, v conf.Value) {
 	}
 }
 
-// LeastCount is the least whole number of requests that reaches a product of
-// rates, seconds, shares and ratios: what a count is compared with. It is the
-// only rounding of thresholds and of release thresholds, and each of them is rounded
-// once: a count reaches 0.7 of half of 5 requests when it reaches 1.75. In floating
-// point a product such as 1.1 x 10 differs slightly from the whole number that it
-// means, so an excess of a billionth or of the rounding error is ignored.
+// LeastCount returns the minimum count that reaches a product of rates, seconds, shares and ratios. It is the only
+// rounding of thresholds and of release thresholds, and each of them is rounded once: a count reaches 0.7 of half of 5
+// requests if it reaches 1.75. In floating point a product such as 1.1 x 10 differs slightly from the whole number that
+// it means, so that an excess of a billionth or of the rounding error is ignored.
 func LeastCount(product float64) int64 {
 	if product >= math.MaxInt64 {
 		return math.MaxInt64
@@ -78,17 +76,15 @@ func LeastCount(product float64) int64 {
 	return int64(math.Ceil(product - 1e-9 - 1e-14*product))
 }
 
-// Threshold is the count within Window at which a key is hot by Rate; 0 without
-// a Rate.
+// Threshold returns the count within Window at which a key is hot by Rate, or 0 without a Rate.
 func (h HotCriteria) Threshold() int64 { return LeastCount(h.RateCount()) }
 
-// RateCount and MinRateCount are how many requests Rate and MinRate are within
-// Window, not rounded.
+// RateCount and MinRateCount return the number of requests of Rate and MinRate within Window, not rounded.
 func (h HotCriteria) RateCount() float64    { return h.Rate * h.Window.Seconds() }
 func (h HotCriteria) MinRateCount() float64 { return h.MinRate * h.Window.Seconds() }
 
-// MinCount is the least count within Window at which a key can be hot by any
-// criterion; 0 if there is none.
+// MinCount returns the minimum count within Window at which a key can be hot by any criterion, or 0 if there is no
+// criterion.
 func (h HotCriteria) MinCount() int64 {
 	least := h.Threshold()
 	if h.Share > 0 || h.Surge > 0 {
@@ -99,8 +95,7 @@ func (h HotCriteria) MinCount() int64 {
 	return least
 }
 
-// String says when a key is hot: "200/s, or 10 times its past from 20/s on, over
-// 5s".
+// String describes when a key is hot: "200/s, or 10 times its past from 20/s on, over 5s".
 func (h HotCriteria) String() string {
 	var ways []string
 	if h.Rate > 0 {

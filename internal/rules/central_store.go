@@ -14,16 +14,16 @@ const (
 	// MaxText bounds the rules in a central store, in bytes. The revision and the entry of the history are written
 	// together, with escapes, and etcd accepts 1.5 MiB in one request.
 	MaxText = 384 << 10
-	// MaxStored bounds what is read of a store: a text with room for escapes.
+	// MaxStored bounds the bytes that are read of a store: a text with room for escapes.
 	MaxStored = 2 << 20
-	// MaxRevisions is how many changes a store keeps.
+	// MaxRevisions is the number of changes that a store keeps.
 	MaxRevisions = 50
 )
 
-// storedFormat is the version of the JSON of [Stored]. A reader rejects higher ones.
+// storedFormat is the version of the JSON of [Stored]. A reader rejects higher versions.
 const storedFormat = 1
 
-// ErrConflict means that a store holds another version than the one that a change was based on.
+// ErrConflict means that a store holds another version than the version on which a change was based.
 var ErrConflict = errors.New("the rules in the store were changed meanwhile")
 
 // Revision is one change of the rules in a central store.
@@ -33,19 +33,19 @@ type Revision struct {
 	At      time.Time `json:"at"`
 	Author  string    `json:"author,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
-	// Text is the YAML, Hash its SHA-256. Lists of revisions leave the text out.
+	// Text is the YAML, and Hash is its SHA-256. Lists of revisions leave the text out.
 	Hash string `json:"hash"`
 	Text string `json:"text,omitempty"`
 }
 
-// Stored is what a central store holds: the last revision, in one value, so that it changes as a whole.
+// Stored is the content of a central store: the last revision, in one value, so that it changes as a whole.
 type Stored struct {
 	Format int `json:"hotparam_rules"`
 	Revision
 }
 
-// With is s after a change, whose version and hash it fills in. known is the highest version that the
-// caller has seen: a store that lost its last changes does not reuse their numbers. s may be nil.
+// With returns the content after change r, whose version and hash it sets. known is the highest version that the caller
+// has seen, so that a store that lost its last changes does not reuse their numbers. s may be nil.
 func (s *Stored) With(r Revision, known int64) (*Stored, error) {
 	if s != nil {
 		known = max(known, s.Version)
@@ -55,7 +55,7 @@ func (s *Stored) With(r Revision, known int64) (*Stored, error) {
 	return next, next.check()
 }
 
-// DecodeStored reads the JSON of a Stored, and rejects everything else.
+// DecodeStored reads the JSON of a Stored, and rejects all other content.
 func DecodeStored(data []byte) (*Stored, error) {
 	if len(data) > MaxStored {
 		return nil, fmt.Errorf("rules: the value in the store has more than %d bytes: it is not ours", MaxStored)
@@ -90,16 +90,17 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// AnyVersion as the version before a change means that the change replaces whatever is there.
+// AnyVersion as the version before a change means that the change replaces any version.
 const AnyVersion = -1
 
 // ErrTooManyOverrides means that a store holds as many overrides, or as many bytes of them, as it can.
 var ErrTooManyOverrides = errors.New("no more overrides fit; delete some")
 
-// ErrOverrideChanged means that an override has another version than the one that a change of it was based on.
+// ErrOverrideChanged means that an override has another version than the version on which its change was based.
 var ErrOverrideChanged = errors.New("the override was changed meanwhile")
 
-// Version numbers the states of an override: each Put makes a higher one. It is 0 for nil, which is no override.
+// Version returns the number of the override's state: each Put makes a higher number. It returns 0 for nil, which means
+// no override.
 func (o *Override) Version() int64 {
 	if o == nil || o.Created.IsZero() {
 		return 0
@@ -115,29 +116,29 @@ func CheckVersion(before *Override, version int64) error {
 	return nil
 }
 
-// OverrideStore keeps the live overrides and the audit of their changes. Package filestore
-// has the one of a single machine, package rediscontrol the shared one. It is safe for
-// concurrent use.
+// OverrideStore keeps the live overrides and the audit of their changes. Package filestore implements it for a single
+// machine, and package rediscontrol implements it for several. It is safe for concurrent use.
 type OverrideStore interface {
-	// List returns every override, expired ones may be among them.
+	// List returns every override. Expired overrides may be among them.
 	List(ctx context.Context) ([]Override, error)
-	// PutIf stores o under its ID, in place of what was there, and returns the change, with o as stored in After.
-	// It is ErrOverrideChanged, and nothing is stored, if version is neither AnyVersion nor the version of the
+	// PutIf stores o under its ID, in place of the override that was there, and returns the change, with o as stored in
+	// After. It returns ErrOverrideChanged, and stores nothing, if version is neither AnyVersion nor the version of the
 	// override that is there.
 	PutIf(ctx context.Context, o Override, version int64) (Change, error)
-	// DeleteIf removes an override; ErrNoOverride when there is none, ErrOverrideChanged as in PutIf.
+	// DeleteIf removes an override. It returns ErrNoOverride if there is no such override, and ErrOverrideChanged as
+	// PutIf.
 	DeleteIf(ctx context.Context, id, author string, version int64) (Change, error)
-	// Audit returns up to limit changes, newest first.
+	// Audit returns up to limit changes, the newest first.
 	Audit(ctx context.Context, limit int) ([]Change, error)
-	// FindChanges returns the changes that a query asks for, newest first.
+	// FindChanges returns the changes that a query selects, the newest first.
 	FindChanges(ctx context.Context, q AuditQuery) ([]Change, error)
-	// Record adds a change to the audit that changes no override: a reset or a purge. It sets the time.
+	// Record adds to the audit a change that changes no override: a reset or a purge. It sets the time.
 	Record(ctx context.Context, c Change) error
-	// Revision is that of the newest change, 0 where there never was one.
+	// Revision returns the revision of the newest change, or 0 if there was no change.
 	Revision(ctx context.Context) (int64, error)
 }
 
-// AuditQuery asks for changes in the audit: up to Limit, of the override ID if it is not "", before the revision Before
+// AuditQuery selects changes in the audit: up to Limit, of the override ID if it is not "", before the revision Before
 // if it is not 0.
 type AuditQuery struct {
 	ID     string
@@ -145,7 +146,7 @@ type AuditQuery struct {
 	Limit  int
 }
 
-// Select returns what the query asks for of a list, newest first.
+// Select returns the changes in list that the query selects, in the order of list, which is the newest first.
 func (q AuditQuery) Select(list []Change) []Change {
 	out := []Change{}
 	for _, c := range list {
@@ -158,18 +159,19 @@ func (q AuditQuery) Select(list []Change) []Change {
 
 // Change is one entry of the audit of live overrides.
 type Change struct {
-	// Revision numbers the changes of a namespace: it grows with each. Changes
-	// that were restored together share one.
+	// Revision numbers the changes of a namespace: it grows with each change. Changes that were restored together share
+	// a revision.
 	Revision int64     `json:"revision,omitempty"`
 	At       time.Time `json:"at"`
 	Author   string    `json:"author"`
-	// Action is ChangePut or ChangeDelete. An undo is one of them too: it
-	// reverses another change. Others are those of Record.
+	// Action is ChangePut or ChangeDelete, also for an undo, which reverses another change. Other actions come from
+	// Record.
 	Action string `json:"action"`
-	ID     string `json:"id"` // of the override; "" for none
-	// Of is what was reset or purged: a key, or "client 192.0.2.7"; "" for overrides, and for what must not be named.
+	ID     string `json:"id"` // of the override, or "" for other changes
+	// Of names the target of a reset or purge: a key, or "client 192.0.2.7". It is "" for overrides, and for targets
+	// that must not be named.
 	Of string `json:"of,omitempty"`
-	// Before is nil if there was no override, After if it was deleted.
+	// Before is nil if there was no override, and After is nil if it was deleted.
 	Before *Override `json:"before,omitempty"`
 	After  *Override `json:"after,omitempty"`
 }
@@ -178,8 +180,8 @@ type Change struct {
 const (
 	ChangePut    = "put"
 	ChangeDelete = "delete"
-	// ChangeReset forgets what a key or client has used of its limits, ChangePurge removes cached responses, and
-	// ChangePurgeHistory the history of a key.
+	// ChangeReset forgets the use of limits by a key or client, ChangePurge removes cached responses, and
+	// ChangePurgeHistory removes the history of a key.
 	ChangeReset        = "reset"
 	ChangePurge        = "purge"
 	ChangePurgeHistory = "purge_history"

@@ -50,7 +50,7 @@ func (p *parser) checkParams(r *Rule, v conf.Value) {
 	}
 }
 
-// checkedRule is a rule that may take the requests of later ones.
+// checkedRule is a rule that may match the requests of later rules first.
 type checkedRule struct {
 	index   int
 	segs    []segment
@@ -58,8 +58,9 @@ type checkedRule struct {
 	hosts   []string
 }
 
-// checkReachable reports a rule whose requests all match an earlier rule. earlier has those before it by the last
-// literal of their paths, which the path of a rule that they cover has as well; place{} if they have none.
+// checkReachable reports a rule whose requests all match an earlier rule. earlier holds the rules before it by the last
+// literal of their paths, which the path of a rule that they cover has as well, or by place{} if their paths have no
+// literal.
 func (p *parser) checkReachable(i int, earlier map[place][]checkedRule) {
 	r := p.set.Rules[i]
 	if r.IsCatchAll() {
@@ -94,13 +95,12 @@ func (p *parser) checkReachable(i int, earlier map[place][]checkedRule) {
 	earlier[at] = append(earlier[at], late)
 }
 
-// covers reports whether every request that b selects is selected by a.
+// covers reports whether a selects every request that b selects.
 func (a checkedRule) covers(b checkedRule) bool {
 	return pathCovers(a.segs, b.segs) && containsAll(a.methods, b.methods) && containsAll(a.hosts, b.hosts)
 }
 
-// containsAll reports whether a list, which means everything when it is
-// empty, has every entry of another.
+// containsAll reports whether a list, which means everything if it is empty, contains every entry of another list.
 func containsAll(list, other []string) bool {
 	if len(list) == 0 {
 		return true
@@ -161,8 +161,8 @@ func (p *parser) checkValues(r *Rule, v conf.Value) map[hottype.Key]Limit {
 	return values
 }
 
-// Repeated returns the first parameter that is set twice in canonical parameters
-// although no key of the rule has two values of it.
+// Repeated returns the first parameter that is set twice in canonical parameters although no key of the rule has two
+// values of it.
 func (r *Rule) Repeated(params string) (string, bool) {
 	var last string
 	for i, pair := range strings.Split(params, "&") {
@@ -175,8 +175,8 @@ func (r *Rule) Repeated(params string) (string, bool) {
 	return "", false
 }
 
-// checkOverrides reports duplicate overrides, and those that match nothing: of a rule, class or parameter that does not
-// exist.
+// checkOverrides reports duplicate overrides, and overrides that match nothing: of a rule, class or parameter that does
+// not exist.
 func (p *parser) checkOverrides() {
 	rules, classes := map[string]*Rule{}, map[string]bool{}
 	for _, r := range p.set.Rules {

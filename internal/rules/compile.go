@@ -17,15 +17,15 @@ import (
 
 type parser struct {
 	set *Set
-	// rules and overrides are the positions of those of the set, for checks that
-	// need the whole document.
+	// rules and overrides are the positions of the rules and overrides of the set, for checks that need the whole
+	// document.
 	rules, overrides []conf.Value
 }
 
-// maxUpstreams bounds what reports carry.
+// maxUpstreams bounds the upstreams that reports carry.
 const maxUpstreams = 64
 
-// noLimit is the limit of a rule that only detects.
+// noLimit returns the limit of a rule that only detects.
 func noLimit() Limit {
 	return Limit{Mode: hottype.ModeEnforce, Scope: ScopeCluster, OnStoreFailure: FailLocal}
 }
@@ -143,17 +143,17 @@ func (a *Pattern) check(v conf.Value) {
 	}
 }
 
-// The words of normalisations, in the order of their values.
+// The words of normalizations, in the order of their values.
 var (
 	duplicateWords = []string{"all", "first", "last", "each"}
 	integerWords   = canon.IntegerForms()
 )
 
 func redactOf(word string) canon.Redact {
-	return canon.Redact(1 + slices.Index(redactWords, word)) // RedactNone for none of them
+	return canon.Redact(1 + slices.Index(redactWords, word)) // RedactNone for another word
 }
 
-// param compiles a parameter; duplicates, if not nil, are those of the upstream.
+// param compiles a parameter. duplicates, if not nil, is the upstream's way of reading duplicates.
 func param(v conf.Value, c *rule.Param, duplicates *canon.Duplicates) Param {
 	q := Param{Name: paramName(v, c.Name), Normal: canon.Normalization{Fold: c.Fold, Trim: c.Trim,
 		Redact:     redactOf(c.Redact),
@@ -173,8 +173,8 @@ func param(v conf.Value, c *rule.Param, duplicates *canon.Duplicates) Param {
 	return q
 }
 
-// paramName is the name of a parameter in keys. A name whose prefix is no source is rejected: a rule that tracked
-// "body.topic" in the query would have one key for all requests.
+// paramName returns the name of a parameter in keys. It rejects a name whose prefix is not a source, because a rule
+// that tracked "body.topic" in the query would have one key for all requests.
 func paramName(v conf.Value, name string) string {
 	prefix, rest, dotted := strings.Cut(name, ".")
 	if !dotted || prefix == "path" || prefix == "header" {
@@ -205,7 +205,7 @@ func (h *HotCriteria) check(v conf.Value) {
 	}
 }
 
-// traits are those of the preset in the field parse_as of v, except for those that are set beside it.
+// traits returns the traits of the preset in the field parse_as of v, with the traits that are set beside it.
 func traits(v conf.Value, c *rule.ParseAs) parseas.Traits {
 	if !v.Has("parse_as") || v.At("parse_as").Broken() {
 		return parseas.Traits{}
@@ -251,7 +251,7 @@ func traits(v conf.Value, c *rule.ParseAs) parseas.Traits {
 	return t
 }
 
-// setTrait sets a trait to a word; the word of the zero value becomes "".
+// setTrait sets a trait to a word. The word of the zero value becomes "".
 func setTrait[T ~string](to *T, word, zero string) {
 	switch word {
 	case "":
@@ -262,8 +262,8 @@ func setTrait[T ~string](to *T, word, zero string) {
 	}
 }
 
-// Default is the set without a configuration file: every path with its query, less Trackers, is a key, hot from 500
-// requests a second over 5 s, and a hot key is limited to 100 a second with a burst of 200.
+// Default returns the set without a configuration file: every path with its query, without Trackers, is a key, hot from
+// 500 requests a second over 5 s, and a hot key is limited to 100 a second with a burst of 200.
 func Default() *Set {
 	r := &Rule{Name: "*", Params: []Param{{Name: "*"}}, AllQuery: true, Ignore: Trackers(), Hot: defaultCriteria(),
 		Limit: noLimit(), Malformed: MalformedLimit}
@@ -277,8 +277,8 @@ func Default() *Set {
 	return s
 }
 
-// Trackers are the parameters that advertising, analytics and cache-busters append to links, as globs: a page has many
-// values of them. The default rules leave them out of keys, and learn proposes to.
+// Trackers returns the parameters that advertising, analytics and cache-busters append to links, as globs: a page has
+// many values of them. The default rules leave them out of keys, and learn proposes to leave them out.
 func Trackers() []string {
 	return []string{
 		"utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "ttclid", "twclid",

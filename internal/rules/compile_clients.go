@@ -30,7 +30,7 @@ func window(v conf.Value, c *rule.Window, a limit.Algorithm) *IPWindow {
 	return w
 }
 
-// prefixes compiles networks; a bare address is a network of one.
+// prefixes compiles networks. An address without a length is a network of one address.
 func prefixes(v conf.Value, texts []string) (list []netip.Prefix) {
 	for i, s := range texts {
 		at := v.Entry(i)
@@ -55,7 +55,8 @@ func prefixes(v conf.Value, texts []string) (list []netip.Prefix) {
 	return list
 }
 
-// warnOfOpenTrust reports trusted networks that hold most clients: each of these names any address as its own then.
+// warnOfOpenTrust reports trusted networks that hold most clients, because each of these clients may name any address
+// as its own.
 func (s *Set) warnOfOpenTrust(v conf.Value) {
 	for i, p := range s.IP.TrustedProxies {
 		if IsMostClients(p) {
@@ -65,8 +66,8 @@ func (s *Set) warnOfOpenTrust(v conf.Value) {
 	}
 }
 
-// IsMostClients reports whether a network has so many addresses that it means nearly every client: those larger than /8
-// and /16 are half of the addresses that are in use, and more.
+// IsMostClients reports whether a network is so large that it means nearly every client: larger than /8, or for IPv6
+// larger than /16.
 func IsMostClients(p netip.Prefix) bool { return p.Bits() < 8 || p.Addr().Is6() && p.Bits() < 16 }
 
 func class(v conf.Value, c *rule.Class) *Class {
@@ -89,21 +90,20 @@ func class(v conf.Value, c *rule.Class) *Class {
 }
 
 const (
-	// classSlots is how many header values each class remembers.
+	// classSlots is the number of header values that each class remembers.
 	classSlots = 512
-	// longestRemembered and longestHeader bound the header values that are
-	// remembered and those that are matched, in bytes.
+	// longestRemembered and longestHeader bound the header values that are remembered and the header values that are
+	// matched, in bytes.
 	longestRemembered = 512
 	longestHeader     = 4096
 )
 
 // classIndex is a class with a cache of the results of its pattern.
 //
-// A regular expression over a User-Agent takes a microsecond or more, which is
-// several times what all else costs for a request. Most requests carry one of
-// few values. So each class keeps the last results in a table: a value has one
-// slot, by its hash, and a new value replaces the old one. A flood of random
-// values costs what it would cost without the table.
+// A regular expression over a User-Agent takes a microsecond or more, which is several times the cost of all other work
+// for a request. Most requests carry one of few values. So each class keeps the last results in a table: a value has
+// one slot, by its hash, and a new value replaces the old value. A flood of random values costs as much as without the
+// table.
 type classIndex struct {
 	class *Class
 	seed  maphash.Seed
@@ -116,8 +116,8 @@ type classAnswer struct {
 	in    bool
 }
 
-// matches reports whether a header value is in the class. An oversized one is
-// not: cutting it would let an anchored pattern see an end where there is none.
+// matches reports whether a header value is in the class. An oversized value is not in the class: if it were cut, an
+// anchored pattern could match an end where the value does not end.
 func (c *classIndex) matches(value string) bool {
 	if len(value) > longestHeader {
 		return false
@@ -129,16 +129,16 @@ func (c *classIndex) matches(value string) bool {
 	if a := slot.Load(); a != nil && a.value == value {
 		return a.in
 	}
-	// The copy does not keep the header block in memory that the value is a part of.
+	// The copy does not keep the header block of which value is a part in memory.
 	a := &classAnswer{value: strings.Clone(value), in: c.class.Pattern.MatchString(value)}
 	slot.Store(a)
 	return a.in
 }
 
-// maxClassLines bounds how often a request can have the pattern of a class matched.
+// maxClassLines bounds how often the pattern of a class is matched for one request.
 const maxClassLines = 8
 
-// matchesLine reports whether some line of the class's header is in the class.
+// matchesLine reports whether any line of the class's header is in the class.
 func (c *classIndex) matchesLine(h hottype.Header) bool {
 	if h == nil {
 		return c.matches("")
@@ -150,10 +150,10 @@ func (c *classIndex) matchesLine(h hottype.Header) bool {
 	return len(lines) <= maxClassLines && slices.ContainsFunc(lines, c.matches)
 }
 
-// ClassOf returns the first class whose pattern matches its header and whose client is
-// verified if the class requires it, nil if there is none. An absent header is matched as
-// "". Each line of a repeated header counts, because upstreams differ in which of them they read. Lines over 4 KiB are
-// in no class, nor are more than maxClassLines lines. If verified is nil no client is verified.
+// ClassOf returns the first class whose pattern matches its header and whose client is verified if the class requires
+// it, or nil if there is no such class. An absent header is matched as "". Each line of a repeated header counts,
+// because upstreams differ in which of them they read. A line over 4 KiB is in no class, and neither are more than
+// maxClassLines lines. If verified is nil, no client is verified.
 func (s *Set) ClassOf(h hottype.Header, verified func(domains string) bool) *Class {
 	for _, c := range s.index.classes {
 		if c.matchesLine(h) && (c.class.Verify == "" || verified != nil && verified(c.class.Verify)) {

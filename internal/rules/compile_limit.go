@@ -18,8 +18,8 @@ import (
 const (
 	// maxAmount is the largest whole number that every store keeps exactly.
 	maxAmount = 1<<53 - 1
-	// defaultBuckets is into how many parts a bucketed window is divided: a request counts for up to a tenth of the
-	// window longer.
+	// defaultBuckets is the number of parts into which a bucketed window is divided: a request counts for up to a tenth
+	// of the window longer.
 	defaultBuckets = 10
 	// maxWait is the longest time that a request is delayed.
 	maxWait = time.Minute
@@ -34,12 +34,12 @@ const (
 var (
 	limitFields  = conf.Fields(reflect.TypeFor[rule.Limit]())
 	amountFields = conf.Fields(reflect.TypeFor[rule.Amounts]())
-	// algorithms are those that a limit may name; the first is the default.
+	// algorithms are the algorithms that a limit may name; the first is the default.
 	algorithms = slices.Insert(slices.Clone(limitcore.Algorithms()), 3, // behind the other buckets
 		limitcore.Traits{Name: rule.Bursty, Required: []string{"rate"}, Optional: []string{"burst"}})
 )
 
-// algorithmNames returns what the field algorithm of a limit may say.
+// algorithmNames returns the values that the field algorithm of a limit may have.
 func algorithmNames() (names []string) {
 	for _, a := range algorithms {
 		names = append(names, string(a.Name))
@@ -100,7 +100,7 @@ func limitInFlight(v conf.Value, c *rule.Limit) Limit {
 	return l
 }
 
-// warnOfGreed warns of a rule whose slots one client may all hold, for as long as it sends bodies slowly.
+// warnOfGreed warns about a rule whose slots one client may all hold, as long as it sends bodies slowly.
 func (ip *IPLimits) warnOfGreed(at conf.Value, r *Rule) {
 	if f := r.Limit.InFlight; f != nil && f.Limit > 1 && (ip.InFlight == nil || ip.InFlight.Limit >= f.Limit) {
 		at.At("limit").Warn("one client can hold all %d slots of a key, such as by bodies that come slowly; "+
@@ -108,7 +108,7 @@ func (ip *IPLimits) warnOfGreed(at conf.Value, r *Rule) {
 	}
 }
 
-// otherLimitField is the error about a field that only other limits have, "" for an unknown field.
+// otherLimitField returns the error for a field that only other limits have, or "" for an unknown field.
 func otherLimitField(name string) string {
 	if name != "algorithm" && slices.Contains(strings.Split(inFlightFields, ","), name) ||
 		!slices.ContainsFunc(limitFields, func(f conf.Field) bool { return f.Name == name }) {
@@ -117,8 +117,8 @@ func otherLimitField(name string) string {
 	return string(inFlight) + " has limit, lease, scope and on_store_failure, not " + name
 }
 
-// adaptive compiles the adaptive part of a limit, nil for none. A limit without a rate has the rate max while the
-// upstream's capacity is not known.
+// adaptive compiles the adaptive part of a limit. It returns nil if the limit is not adaptive. A limit without a rate
+// has the rate max while the upstream's capacity is not known.
 func adaptive(v conf.Value, c *rule.Limit, a *rule.Amounts) *Adaptive {
 	if !c.Adaptive {
 		for _, name := range []string{"min", "max", "upstream"} {
@@ -151,7 +151,7 @@ func adaptive(v conf.Value, c *rule.Limit, a *rule.Amounts) *Adaptive {
 	return &Adaptive{Min: least, Max: most, Burst: burstOf(a), Upstream: c.Upstream}
 }
 
-// burstOf is the burst of amounts, 0 where it is not set.
+// burstOf returns the burst of amounts, or 0 if it is not set.
 func burstOf(a *rule.Amounts) int64 {
 	if a.Burst == nil {
 		return 0
@@ -159,10 +159,10 @@ func burstOf(a *rule.Amounts) int64 {
 	return *a.Burst
 }
 
-// defaultBurst is the capacity of a bucket whose burst is not set: the requests of one second, and at least 1.
+// defaultBurst returns the capacity of a bucket whose burst is not set: the requests of one second, and at least 1.
 func defaultBurst(r rule.Rate) int64 { return max(1, LeastCount(r.PerSecond())) }
 
-// checkAmounts reports amounts that the algorithm does not have, and those that are missing. The rate of an adaptive
+// checkAmounts reports amounts that the algorithm does not have, and amounts that are missing. The rate of an adaptive
 // limit, and window and warm-up of a value, may come from elsewhere in the rule.
 func checkAmounts(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm) {
 	named := func(t limitcore.Traits) bool { return t.Name == algorithm }
@@ -178,7 +178,7 @@ func checkAmounts(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm) {
 	}
 }
 
-// spec compiles amounts, of the limit c or of one of its values.
+// spec compiles the amounts a of limit c, or of one of its values.
 func spec(v conf.Value, a *rule.Amounts, c *rule.Limit) limit.Spec {
 	s := limit.Spec{Algorithm: c.Algorithm, Limit: a.Rate.N, Window: a.Rate.Per, Burst: burstOf(a)}
 	if a.Rate.N == 0 {
@@ -213,9 +213,8 @@ func spec(v conf.Value, a *rule.Amounts, c *rule.Limit) limit.Spec {
 	return s
 }
 
-// queue gives a leaky bucket nginx's meaning of delay and nodelay: that many of
-// the burst, or all of it, are allowed without delay. This part is GCRA and not a
-// queue; the rest of the burst is delayed as long as it has to be.
+// queue applies nginx's meaning of delay and nodelay to a leaky bucket: delay requests of the burst, or all of it, are
+// allowed without delay. This part is GCRA and not a queue; the rest of the burst is delayed as long as necessary.
 func queue(v conf.Value, a *rule.Amounts, s *limit.Spec) {
 	switch {
 	case a.Delay == nil && !a.NoDelay:
@@ -237,8 +236,8 @@ func queue(v conf.Value, a *rule.Amounts, s *limit.Spec) {
 	}
 }
 
-// store makes a token bucket of bursty. Guava stores unused permits, up to those of one second (burst), and starts with
-// 0. A call takes the stored permits and one more that is not due yet: the next call waits for it (resync,
+// store makes a token bucket of bursty. Guava stores unused permits, up to the permits of one second (burst), and
+// starts with 0. A call takes the stored permits and one more that is not due yet: the next call waits for it (resync,
 // reserveEarliestAvailable in SmoothRateLimiter). So the capacity of the bucket is one more than the stored permits.
 func store(a *rule.Amounts, s *limit.Spec) {
 	if a.Burst == nil {

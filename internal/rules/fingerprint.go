@@ -9,7 +9,7 @@ import (
 )
 
 // rulesHash returns a hash of a file of rules with its defaults: of how requests are read, counted, judged and limited.
-// The limits of clients, upstreams and overrides are not in it, because processes may differ in these on purpose. It
+// It leaves out the limits of clients, upstreams and overrides, because processes may differ in these on purpose. It
 // returns "" if the rules cannot be written.
 func rulesHash(d *rule.Set) string {
 	text, err := json.Marshal([]any{d.Namespace, d.Rules, d.QueryBounds, d.Redact, d.ParseAs})

@@ -7,8 +7,9 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Losses are what a set takes away compared with another one: rules, limits, windows, exemptions, trusted proxies and
-// overrides, in words, in the order of the set before. What is in shadow mode denies nothing.
+// Losses returns a text for each thing that after lacks and before has: rules, limits, windows, exemptions, trusted
+// proxies and overrides, each kind in the order of before. A limit in shadow mode counts as absent, because it denies
+// nothing.
 func Losses(before, after *Set) []string {
 	var lost []string
 	add := func(gone bool, text string) {
@@ -79,7 +80,7 @@ func windowsLost(of string, before, after clientWindows) (lost []string) {
 	return lost
 }
 
-// covered reports whether a list has a network, or one around it.
+// covered reports whether a list contains a network, or a network around it.
 func covered(list []netip.Prefix, p netip.Prefix) bool {
 	return slices.ContainsFunc(list, func(l netip.Prefix) bool { return l.Bits() <= p.Bits() && l.Contains(p.Addr()) })
 }

@@ -9,40 +9,36 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// MaxKeys is how many keys of a request are limited: as many as a store takes
-// charges at once, beside two per-IP windows. More rules with Continue than that
-// only count.
+// MaxKeys is the number of keys of a request that are limited: as many as a store takes charges at once, beside two
+// per-IP windows. Further rules with Continue only count.
 const MaxKeys = limit.MaxCharges - 2
 
-// Match is one key of a request, and the rule that counts it. A request that has
-// several keys under one rule has as many matches of it, side by side.
+// Match is one key of a request, with the rule that counts it. A request that has several keys under one rule has as
+// many matches of the rule, one after the other.
 type Match struct {
 	Rule *Rule
-	// Key is in memory of the Scratch: valid until it is used again.
+	// Key is in memory of the Scratch, and is valid until the Scratch is used again.
 	Key []byte
-	// Malformed is true if the request exceeds the query bounds; Key then has
-	// the reserved parameter.
+	// Malformed is true if the request exceeds the query bounds; Key then has the reserved parameter.
 	Malformed bool
 }
 
-// Scratch is memory that [Set.Match] reuses between calls. The zero value is
-// ready; it is not for concurrent use.
+// Scratch is memory that [Set.Match] reuses between calls. The zero value is ready. Scratch is not for concurrent use.
 type Scratch struct {
 	matches []Match
-	further int // keys beside the first of each rule
+	further int // keys beside the first key of each rule
 	key     []byte
 	values  []canon.Value
 	routes  []*route
 	canon   canon.Scratch
 	path    []byte     // paths as upstreams read them, one after the other
 	paths   []spelling // by index of the matcher's paths
-	passes  []int      // those of a path that upstreams may read in different ways
+	passes  []int      // passes over a path that upstreams may read in different ways
 }
 
-// Match returns the rules that count a request, with its keys under each: none,
-// one, or several if rules have Continue or parameters several values. A request
-// with a path beyond the bounds ([Set.HasLongPath]) has none. The
-// result is valid until sc is used again. It does not allocate once sc has grown.
+// Match returns the rules that count a request, with its keys under each. There may be no rule, one rule, or several if
+// rules have Continue or parameters have several values. A request with a path beyond the bounds ([Set.HasLongPath])
+// matches no rule. The result is valid until sc is used again. Match does not allocate once sc has grown.
 func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 	sc.matches, sc.further, sc.key = sc.matches[:0], 0, sc.key[:0]
 	if s.HasLongPath(req) {
@@ -76,7 +72,7 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 }
 
 // HasLongPath reports whether the path of a request is longer than query_bounds.path_bytes. No rule counts such a
-// request, because a client would choose what it costs to find out which; it has to be denied.
+// request, because a client would choose the cost of finding the rule. The request has to be denied.
 func (s *Set) HasLongPath(req *hottype.Request) bool {
 	if len(req.Target) <= s.QueryBounds.PathBytes {
 		return false
@@ -85,13 +81,13 @@ func (s *Set) HasLongPath(req *hottype.Request) bool {
 	return len(path) > s.QueryBounds.PathBytes
 }
 
-// ends reports whether no rule behind this one counts a request that it matches.
+// ends reports whether no rule behind this one counts a request that this rule matches.
 func (rt *route) ends(req *hottype.Request) bool {
 	return !rt.rule.Continue && !rt.readsFaultyHost(req)
 }
 
-// add appends a match for each key. Keys are written one after the other; when the
-// memory grows, earlier keys remain valid in the old memory.
+// add appends a match for each key. Keys are written one after the other; when the memory grows, earlier keys remain
+// valid in the old memory.
 func (s *Set) add(rt *route, req *hottype.Request, resource, query string, sc *Scratch) {
 	at := len(sc.key)
 	if rt.readsFaultyHost(req) || !rt.readHeaders(req, sc.values) {
@@ -111,15 +107,14 @@ func (s *Set) add(rt *route, req *hottype.Request, resource, query string, sc *S
 	}
 }
 
-// isReservedPath reports whether a path could be mistaken for the resource of a rule
-// or for a reserved key. No path with a slash can; "*" of OPTIONS and the
-// "host:443" of CONNECT cannot either.
+// isReservedPath reports whether a path could be mistaken for the resource of a rule or for a reserved key. A path with
+// a slash cannot; "*" of OPTIONS and the "host:443" of CONNECT cannot either.
 func isReservedPath(path string) bool {
 	return path[0] == '!' || path[0] != '/' && resourceName.MatchString(path)
 }
 
-// addForeign appends the match of a path that cannot be a resource: one whose spelling exceeds
-// the query bounds is cut, and one that forges another key is left out.
+// addForeign appends the match of a path that cannot be a resource. A path whose spelling exceeds the query bounds is
+// cut, and a path that forges another key is replaced by "/".
 func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
 	if isReservedPath(path) {
 		path = "/"
@@ -129,8 +124,8 @@ func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
 	sc.found(rt.rule, canon.AppendMalformed(append(sc.key, path...)), at, true)
 }
 
-// found appends a match whose key begins at an offset in sc.key. It fills the match
-// in place, because a copy takes a tenth of the time of the whole request.
+// found appends a match whose key begins at an offset in sc.key. It fills the match in place, because a copy takes a
+// tenth of the time of the whole request.
 func (sc *Scratch) found(r *Rule, key []byte, at int, malformed bool) {
 	sc.key = key
 	n := len(sc.matches)
@@ -139,8 +134,8 @@ func (sc *Scratch) found(r *Rule, key []byte, at int, malformed bool) {
 	m.Rule, m.Key, m.Malformed = r, key[at:len(key):len(key)], malformed
 }
 
-// RuleFor returns the rule that counts under a resource, the catch-all for paths
-// and for names without a rule, nil if there is none.
+// RuleFor returns the rule that counts under a resource, or the catch-all for paths and for names without a rule, or
+// nil if there is none.
 func (s *Set) RuleFor(resource string) *Rule {
 	if r := s.index.byName[resource]; r != nil {
 		return r
@@ -148,7 +143,8 @@ func (s *Set) RuleFor(resource string) *Rule {
 	return s.index.byName["*"]
 }
 
-// RuleOf returns the rule that counts a key; for an alias, whose resource is not known, the rule of that name.
+// RuleOf returns the rule that counts a key. For an alias, whose resource is not known, it returns the rule with the
+// given name.
 func (s *Set) RuleOf(key hottype.Key, name string) *Rule {
 	if key.IsAlias() {
 		return s.RuleFor(name)
@@ -156,8 +152,7 @@ func (s *Set) RuleOf(key hottype.Key, name string) *Rule {
 	return s.RuleFor(key.Resource())
 }
 
-// LimitFor returns the limit of a hot key: that of the rule's value list, else
-// the rule's own.
+// LimitFor returns the limit of a hot key: the limit in the rule's value list, or otherwise the limit of the rule.
 func (r *Rule) LimitFor(key hottype.Key) Limit {
 	if l, ok := r.values[key]; ok {
 		return l

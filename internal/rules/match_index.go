@@ -12,27 +12,28 @@ import (
 
 type matcher struct {
 	byName map[string]*Rule
-	// exact has, for each path that is a pattern without wildcards, every route that
-	// matches this path, in file order. open has the routes of all other paths:
-	// those with a wildcard, or without a path.
+	// exact holds, for each path that is a pattern without wildcards, every route that matches this path, in file
+	// order. open holds the routes of all other paths: paths with a wildcard, or no path.
 	exact map[string][]*route
 	open  []*route
 	all   []*route
-	// openBy has those of open by a literal that a plain path needs, and openOthers the rest; nil: they are few.
+	// openBy holds the routes of open by a literal that a plain path needs, and openOthers the rest. openBy is nil if
+	// open has few routes.
 	openBy     map[place][]*route
 	openOthers []*route
 	// catchAll is tried last.
 	catchAll *route
 	classes  []*classIndex
-	// further is how many keys a request can have beside the first of each rule: the
-	// keys of further values must not displace the key of a later rule from MaxKeys.
+	// further is the number of keys that a request can have beside the first key of each rule: the keys of further
+	// values must not displace the key of a later rule from MaxKeys.
 	further int
 	paths   []parseas.Path // the ways in which paths are read, each once
-	spelled bool           // some rule knows its upstream
-	// passes is how many readings the rule with the most has; faultyPasses is that for faulty targets.
+	spelled bool           // the upstream of some rule is known
+	// passes is the highest number of readings of a rule, and faultyPasses the highest number of readings of faulty
+	// targets.
 	passes, faultyPasses int
 	ambiguous            [][]pathSyntax // the readings of rules that have several
-	sameSimple           []bool         // by pass: what it reads in a simple path, one before it read
+	sameSimple           []bool         // by pass: it reads a simple path as a pass before it does
 	written              redactedForm   // how RedactTarget writes targets that no rule matches
 }
 
@@ -107,7 +108,7 @@ func (m *matcher) indexPaths() {
 	}
 }
 
-// fewRoutes are compared one after the other sooner than an index finds them.
+// fewRoutes is the number of routes that are compared one after the other sooner than an index finds them.
 const fewRoutes = 32
 
 func inOrder(a, b *route) int { return cmp.Compare(a.order, b.order) }
@@ -127,8 +128,8 @@ func (m *matcher) openFor(path string, sc *Scratch) []*route {
 	return sc.routes
 }
 
-// onlyPath returns the one path without escapes that a route matches, "" if it matches
-// others too, or if upstreams may read the path in different ways.
+// onlyPath returns the only path without escapes that a route matches, or "" if the route matches others too, or if
+// upstreams may read the path in different ways.
 func (m *matcher) onlyPath(rt *route) string {
 	var b strings.Builder
 	for _, s := range rt.segs {
@@ -151,8 +152,8 @@ func (m *matcher) onlyPath(rt *route) string {
 	return path
 }
 
-// candidates returns the routes that may match a path, in file order, and whether all
-// upstreams read the path as it is, so that prefixes of it can be compared.
+// candidates returns the routes that may match a path, in file order, and whether all upstreams read the path
+// unchanged, so that prefixes of it can be compared.
 func (m *matcher) candidates(path string, sc *Scratch) (routes []*route, plain bool) {
 	if routes, ok := m.exact[path]; ok {
 		return routes, true

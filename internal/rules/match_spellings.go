@@ -22,8 +22,8 @@ func (s *Set) spelledPath(path string, how *pathSyntax, sc *Scratch) string {
 }
 
 // spelling is a path as one of the matcher's paths spells it. first is the index of the first path that was found to
-// spell it so: two spellings are equal if their first is, which a client cannot make dear to compare. Until it is made,
-// text is "".
+// spell it so: two spellings are equal if their first is equal, a comparison that a client cannot make expensive. text
+// is "" until the spelling is made.
 type spelling struct {
 	text  string
 	sum   uint64
@@ -55,9 +55,8 @@ func (sc *Scratch) spelling(s *Set, path string, i int) *spelling {
 
 var spellingSeed = maphash.MakeSeed()
 
-// matchFaulty is Match for a target that no server should accept. It is malformed
-// for every rule that a server could read it as, unless the rule's upstream is known
-// to cut it at the "#".
+// matchFaulty returns the matches of a target that no server should accept. The target is malformed for every rule that
+// a server could read it as, unless the rule's upstream is known to cut it at the "#".
 func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
 	cut := *req
 	cut.Target, _, _ = strings.Cut(req.Target, "#")
@@ -78,10 +77,10 @@ type target struct {
 	req         hottype.Request
 	path, query string
 	faulty      bool // no server should accept it
-	cut         bool // faulty only for a fragment, which has been cut
+	cut         bool // faulty only because of a fragment, which has been cut
 }
 
-// read returns how a route reads the path in a pass, and whether the target is malformed for it.
+// read returns how a route reads the path in a pass, and whether the target is malformed for the route.
 func (t *target) read(rt *route, pass int) (how *pathSyntax, malformed bool) {
 	if !t.faulty {
 		return reading(rt.readings, pass), false
@@ -89,8 +88,8 @@ func (t *target) read(rt *route, pass int) (how *pathSyntax, malformed bool) {
 	return reading(rt.suspects, pass), !t.cut || !rt.rule.ParseAs.CutFragment
 }
 
-// matchReadings finds the rules that match a target in any of the ways in which upstreams may
-// read it: one pass over the rules for each, as one upstream is behind all of them.
+// matchReadings returns the rules that match a target in any of the ways in which upstreams may read it. It makes one
+// pass over the rules for each way, because one upstream is behind all of them.
 func (s *Set) matchReadings(t *target, sc *Scratch) []Match {
 	sc.path, sc.passes = sc.path[:0], sc.passes[:0]
 	clear(sc.paths)
@@ -116,13 +115,12 @@ func (s *Set) matchReadings(t *target, sc *Scratch) []Match {
 		}
 	}
 	if usual <= MaxKeys && len(sc.matches) > MaxKeys {
-		sc.malformEach() // the key that counts could be one of those that are not limited
+		sc.malformEach() // the key that counts could be one of the keys that are not limited
 	}
 	return sc.matches
 }
 
-// isRepeated reports whether all rules read a path in a pass as in one before it. It notes the
-// pass if they do not.
+// isRepeated reports whether all rules read a path in a pass as in an earlier pass. It records the pass if they do not.
 func (s *Set) isRepeated(t *target, pass int, sc *Scratch) bool {
 	for _, before := range sc.passes {
 		same := true
@@ -138,7 +136,7 @@ func (s *Set) isRepeated(t *target, pass int, sc *Scratch) bool {
 	return false
 }
 
-// matchPass finds the rules that match a path in one pass.
+// matchPass appends the rules that match a path in one pass.
 func (s *Set) matchPass(t *target, pass int, sc *Scratch) {
 	for _, rt := range s.index.all {
 		how, malformed := t.read(rt, pass)
@@ -173,8 +171,8 @@ func (s *Set) matchPass(t *target, pass int, sc *Scratch) {
 	}
 }
 
-// resource is the path as the catch-all counts it. Two spellings that differ only in
-// case are one resource if the upstream ignores case.
+// resource returns the path as the catch-all counts it. Two spellings that differ only in case are one resource if the
+// upstream ignores case.
 func (sc *Scratch) resource(path string, how *pathSyntax) string {
 	if !how.fold || strings.IndexFunc(path, func(r rune) bool { return 'A' <= r && r <= 'Z' }) < 0 {
 		return path
@@ -193,7 +191,7 @@ func (sc *Scratch) resource(path string, how *pathSyntax) string {
 	return unsafe.String(unsafe.SliceData(text), len(text))
 }
 
-// dropRepeated drops the matches from n on that are also among those before n.
+// dropRepeated drops the matches from n on that are also among the matches before n.
 func (sc *Scratch) dropRepeated(n int) {
 	kept := sc.matches[:n]
 	for _, m := range sc.matches[n:] {
@@ -208,7 +206,7 @@ func (sc *Scratch) dropRepeated(n int) {
 	sc.matches = kept
 }
 
-// malformEach replaces the matches of each rule by one that is malformed.
+// malformEach replaces the matches of each rule by one malformed match.
 func (sc *Scratch) malformEach() {
 	kept := sc.matches[:0]
 	for _, m := range sc.matches {
@@ -227,14 +225,14 @@ func (sc *Scratch) malformEach() {
 }
 
 const (
-	spelledBytes = 160 // of a spelling
-	spelledPairs = 16  // of a query that are read
+	spelledBytes = 160 // bytes of a spelling
+	spelledPairs = 16  // pairs of a query that are read
 )
 
-// Spelled is the spelling of a request's keys under a rule, for people: the path, if the rule's
-// path has no wildcard, and the pairs of the query that the rule tracks, byte for byte, except that
-// bytes other than printable ASCII are escaped as in Go. Other parts of the request may be secret
-// and are left out, and if values are redacted the result is "". It reads each pair of the query.
+// Spelled returns the spelling of a request's keys under a rule, for people: the path, if the rule's path has no
+// wildcard, and the pairs of the query that the rule tracks, byte for byte, except that bytes other than printable
+// ASCII are escaped as in Go. Other parts of the request may be secret and are left out, and if values are redacted,
+// the result is "". It reads at most spelledPairs pairs of the query.
 func (s *Set) Spelled(r *Rule, req *hottype.Request) string {
 	if s.Redacts() || hottype.InvalidTargetReason(req.Method, req.Target) != "" {
 		return ""
@@ -265,7 +263,7 @@ func (s *Set) Spelled(r *Rule, req *hottype.Request) string {
 	return text[1 : len(text)-1]
 }
 
-// appendPath leaves out path parameters, from the first ";" on: they often contain a session.
+// appendPath leaves out path parameters, from the first ";" on, because they often contain a session.
 func appendPath(dst []byte, path string) []byte {
 	i := strings.IndexByte(path, ';')
 	if j := strings.Index(strings.ToLower(path), "%3b"); j >= 0 && (i < 0 || j < i) {

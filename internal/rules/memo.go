@@ -9,23 +9,23 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Bounds of what a Memo keeps: memoSlots x (memoBytes + 150), 2.7 MB.
+// Bounds of the memory of a Memo: memoSlots x (memoBytes + 150), 2.7 MB.
 const (
 	memoSlots = 1 << 12
 	memoBytes = 512 // of the request and its keys together
 
-	memoHit  = 4    // how many misses a hit pays for
+	memoHit  = 4    // number of misses that a hit pays for
 	memoMost = 1024 // misses without hits before requests are skipped
-	memoSkip = 31   // requests that are skipped then after each that is looked up
+	memoSkip = 31   // requests that are then skipped after each that is looked up
 )
 
-// Memo remembers what Set.Match returned for targets that come again: a look-up costs a tenth of matching.
+// Memo remembers the results of Set.Match for targets that come again: a look-up costs a tenth of matching.
 //
-// A target with a query is kept when it comes for the second time, in the one slot that it has. A flood of targets
-// that come once stores nothing, and after memoMost misses only one request in memoSkip + 1 is looked up.
+// A target with a query is kept when it comes for the second time, in the only slot that it has. A flood of targets
+// that come once stores nothing, and after memoMost misses only about one request in memoSkip + 1 is looked up.
 //
-// A Memo belongs to one Set, so it is never older than the rules. It is empty if the set redacts values, because it
-// has targets as they were sent, or if keys have parts of headers. It may be used by many goroutines.
+// A Memo belongs to one Set, so that it is never older than the rules. It is empty if the set redacts values, because
+// it holds targets as they were sent, or if keys have parts of headers. It may be used by many goroutines.
 type Memo struct {
 	set   *Set
 	off   bool
@@ -33,7 +33,8 @@ type Memo struct {
 	slots [memoSlots]memoSlot
 }
 
-// memoSlot has an entry and the hash of its target, which are of two targets for a moment when it changes.
+// memoSlot holds an entry and the hash of its target. While a slot changes, the two belong to different targets for a
+// moment.
 type memoSlot struct {
 	hash  atomic.Uint64
 	entry atomic.Pointer[memoEntry]
@@ -48,8 +49,8 @@ type memoEntry struct {
 // MemoScratch is the Scratch of Memo.Match. The zero value is ready; it is not for concurrent use.
 type MemoScratch struct {
 	Scratch
-	misses int               // that hits have not paid for
-	skip   int               // requests that are not looked up
+	misses int               // misses that hits have not paid for
+	skip   int               // number of requests that are not looked up
 	seen   [memoSlots]uint16 // a part of the hash of the last target that had no entry
 }
 
@@ -61,7 +62,7 @@ func NewMemo(s *Set) *Memo {
 	return &Memo{set: s, off: headers || s.Redacts(), seed: maphash.MakeSeed()}
 }
 
-// Match is Set.Match. The caller must not change the result.
+// Match returns the result of Set.Match. The caller must not change it.
 func (m *Memo) Match(req *hottype.Request, sc *MemoScratch) []Match {
 	if sc.skip > 0 {
 		sc.skip--
@@ -105,6 +106,6 @@ func (s *memoSlot) keep(hash uint64, req *hottype.Request, matches []Match) {
 	for i := range e.matches {
 		e.matches[i].Key = slices.Clip(slices.Clone(matches[i].Key))
 	}
-	s.entry.Store(e) // before its hash, which leads to it
+	s.entry.Store(e) // before its hash, because readers look at the hash first
 	s.hash.Store(hash)
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// Untracked returns the first parameter of canonical parameters, or of a pattern of them, that no key of the rule has,
-// and its text for a message: the name in quotes, and the one that may have been meant. It returns "" if there is none.
+// Untracked returns a text about the first parameter of canonical parameters, or of a pattern of them, that no key of
+// the rule has: the name in quotes, with the name that may have been meant. It returns "" if there is no such
+// parameter.
 func (r *Rule) Untracked(params string) (text string) {
 	if r.AllQuery || params == "" || params == canon.Malformed {
 		return ""
@@ -29,7 +30,7 @@ func (r *Rule) Untracked(params string) (text string) {
 	return ""
 }
 
-// suggestParam names the parameter of a key that was meant by a name such as X-Account, where the rule tracks
+// suggestParam suggests the parameter of a key that was meant by a name such as X-Account, if the rule tracks
 // header.X-Account.
 func (r *Rule) suggestParam(name string) string {
 	var names []string
@@ -60,7 +61,7 @@ func checkOverrideKey(v conf.Value, key string, pattern bool, rules map[string]*
 		rule = rules["*"]
 	}
 	if rule == nil || params == "" {
-		return // reported already, or of several rules
+		return // reported already, or a key of several rules
 	}
 	if text := rule.Untracked(params); text != "" {
 		v.Fail("key %q has a parameter that rule %q does not track, so no request matches: %s", conf.Cut(key), rule.Name, text)

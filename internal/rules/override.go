@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// Action is what an override does.
+// Action is the effect of an override.
 type Action = rule.Action
 
 // The actions of an override.
@@ -28,7 +28,7 @@ const (
 	ActionCache  = rule.ActionCache
 )
 
-// Override is a rule.Override with what the programs ask of it.
+// Override is a rule.Override with methods for the programs.
 type Override rule.Override
 
 // Bounds of an override, in bytes.
@@ -38,7 +38,7 @@ const (
 	maxAuthorBytes = 256
 )
 
-// Canonical is the override with its target as requests are counted, redacted as they are by set.
+// Canonical returns the override with its target as requests are counted, and redacted as set redacts requests.
 func (o Override) Canonical(set *Set) (Override, error) {
 	t := o.Target()
 	value, err := t.Canonical()
@@ -57,8 +57,8 @@ func (o Override) Canonical(set *Set) (Override, error) {
 	return o, err
 }
 
-// CanonicalKey writes a key that a person gave as requests are counted: pairs
-// sorted and escaped in one way. The resource stays as it is.
+// CanonicalKey writes a key that a person wrote as requests are counted: pairs sorted and escaped in one way. The
+// resource stays unchanged.
 func CanonicalKey(key string) (string, error) {
 	resource, params, hasParams := strings.Cut(key, "?")
 	if resource == "" {
@@ -77,7 +77,7 @@ func CanonicalKey(key string) (string, error) {
 	return string(out), nil
 }
 
-// Validate reports what makes an override unusable. The ID may be empty.
+// Validate reports why an override is unusable. The ID may be empty.
 func (o Override) Validate() error {
 	if err := o.validateTarget(); err != nil {
 		return err
@@ -163,14 +163,14 @@ func (o Override) validateAction() error {
 	return nil
 }
 
-// hasControl reports whether a text has control characters or is not UTF-8: it does not fit in one line of a log.
+// hasControl reports whether a text has control characters or is not UTF-8, so that it does not fit in one line of a
+// log.
 func hasControl(s string) bool {
 	return !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// Spec is the limit of an override with ActionLimit, zero for other actions. A
-// rate that whole numbers cannot express exactly is rounded to a millionth, or is
-// 1 per 1/Rate seconds if it is less.
+// Spec returns the limit of an override with ActionLimit, or the zero Spec for other actions. A rate that whole numbers
+// cannot express exactly is rounded to a millionth, or is 1 per 1/Rate seconds if it is less than that.
 func (o Override) Spec() limit.Spec {
 	if o.Action != ActionLimit || !(o.Rate > 0) {
 		return limit.Spec{}
@@ -189,14 +189,13 @@ func (o Override) Spec() limit.Spec {
 	return s
 }
 
-// KeepsLimit reports whether the rule's limit of a key still applies under the override:
-// one with ActionShadow or ActionCache does not replace the limit.
+// KeepsLimit reports whether the rule's limit of a key still applies under the override: an override with ActionShadow
+// or ActionCache does not replace the limit.
 func (o Override) KeepsLimit() bool { return o.Action == ActionShadow || o.Action == ActionCache }
 
 func (o Override) InShadow() bool { return o.Mode == hottype.ModeShadow }
 
-// Replaces reports whether two overrides replace each other: they have the same target,
-// schedule and mode.
+// Replaces reports whether two overrides replace each other: they have the same target, schedule and mode.
 func (o Override) Replaces(p Override) bool {
 	return o.Target() == p.Target() && o.Schedule == p.Schedule && o.Mode == p.Mode
 }
@@ -208,9 +207,9 @@ func (o Override) IsOneKey() bool { return o.Key != "" && !o.IsPattern() }
 
 func (o Override) Expired(now time.Time) bool { return !o.Until.IsZero() && !now.Before(o.Until) }
 
-// Window is when the override holds: the window that holds at now, or the next
-// one, cut at its end; the zero Window when it never holds again. Without a
-// schedule or an end it reaches to the zero time.
+// Window returns the window in which the override holds at now, or the next one, cut at its end, or the zero Window if
+// it never holds again. Without a schedule the window reaches from the creation to the end, which is the zero time if
+// the override has no end.
 func (o Override) Window(now time.Time) Window {
 	if o.Expired(now) {
 		return Window{}
@@ -231,15 +230,14 @@ func (o Override) Window(now time.Time) Window {
 	return w
 }
 
-// Active reports whether the override holds at now: it has not ended, and if it
-// has a schedule, a window of that holds.
+// Active reports whether the override holds at now: it has not ended, and if it has a schedule, one of its windows
+// holds.
 func (o Override) Active(now time.Time) bool {
 	return !o.Expired(now) && (o.Schedule.IsZero() || scheduleWindow(o.Schedule, now).Holds(now))
 }
 
-// DefaultID is the ID of an override without one: made from its target, its schedule
-// and its mode, so that a key may have scheduled and shadow overrides beside the one
-// that always holds.
+// DefaultID returns the ID of an override without an ID. It is made from the target, the schedule and the mode, so that
+// a key may have scheduled and shadow overrides beside the override that always holds.
 func (o Override) DefaultID() string {
 	text := o.Target().String()
 	if !o.Schedule.IsZero() {
@@ -251,11 +249,11 @@ func (o Override) DefaultID() string {
 	return OverrideID(text)
 }
 
-// OverrideID makes the ID of an override from its key: readable, the same for
-// the same key, and different for different keys ("topic-id-42-3f2a9c1d").
+// OverrideID returns the ID of an override for its key: readable, the same for the same key, and different for
+// different keys ("topic-id-42-3f2a9c1d").
 func OverrideID(key string) string { return overrideID(key, key) }
 
-// overrideID makes an ID: its readable part is made from text, its hash from differs.
+// overrideID makes an ID. Its readable part is made from key, and its hash from differs.
 func overrideID(key, differs string) string {
 	sum := sha256.Sum256([]byte(differs))
 	id := make([]byte, 0, 64)

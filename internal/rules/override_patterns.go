@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// fewPatterns are compared one after the other sooner than an index finds them.
+// fewPatterns is the number of patterns that are compared one after the other sooner than an index finds them.
 const fewPatterns = 32
 
-// indexPatterns fills byGram: each pattern is found by the three bytes of its text that the fewest others have.
+// indexPatterns fills byGram: each pattern is found by the three bytes of its text that the fewest patterns contain.
 func (o *Overrides) indexPatterns() {
 	grams := func(e *entry, f func([3]byte)) {
 		for text := range strings.SplitSeq(e.override.Key, "*") {
@@ -38,7 +38,7 @@ func (o *Overrides) indexPatterns() {
 	}
 }
 
-// findPattern returns the first pattern that matches a key and holds, nil if there is none.
+// findPattern returns the first pattern that matches a key and holds, or nil if there is none.
 func (o *Overrides) findPattern(key []byte, now time.Time) *Override {
 	best := len(o.patterns)
 	try := func(list []int) {

@@ -16,12 +16,12 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// OverrideText is an override as a person writes it. It is read and checked as those of the rules file are.
+// OverrideText is an override as a person writes it. It is read and checked like the overrides of the rules file.
 type OverrideText struct {
 	Override `name:",inline"`
-	// For is how long it holds, in place of Until; 0 is not set.
+	// For is how long it holds, in place of Until; 0 means that For is not set.
 	For time.Duration `name:"for" in:"1ms..876000h"`
-	// Seen is the version that a list of the admin API told of it; 0: none.
+	// Seen is the version in a list of the admin API, or 0 if the list has no version.
 	Seen int64
 }
 
@@ -48,9 +48,9 @@ func checkOverrideText(v conf.Value, o *OverrideText) {
 	checkOverride(v, &o.Override)
 }
 
-// ReadOverride reads the override that a JSON object holds, the body of a request at now. It has no ID, and For ends
-// it from now on. Canonical brings its target, which is set, into canonical form before it is checked. Errors are
-// joined [*Error] with the fields of the object, in its order.
+// ReadOverride reads the override in a JSON object, which is the body of a request at now. It has no ID, and For ends
+// it from now on. canonical brings the target, if it is set, into canonical form before the override is checked. Errors
+// are joined [*Error] with the fields of the object, in its order.
 func ReadOverride(name string, body []byte, now time.Time, canonical func(*Override) error) (Override, error) {
 	root, err := conf.JSON(name, body)
 	if err != nil {
@@ -76,7 +76,7 @@ func ReadOverride(name string, body []byte, now time.Time, canonical func(*Overr
 	return o.Override, v.Err()
 }
 
-// end checks when an override ends that is set at now.
+// end sets the end of an override that is made at now, and checks it.
 func (o *OverrideText) end(v conf.Value, now time.Time) {
 	switch {
 	case o.For > 0:
@@ -93,14 +93,14 @@ type overrideList struct {
 	Overrides []OverrideText `name:"overrides" required:"true"`
 }
 
-// listed are the fields that the admin API adds to an override when it lists it. They say nothing to a reader.
+// listed are the fields that the admin API adds to an override in a list. Readers ignore them, except for the version.
 var listed = []string{
 	"active", "created", "hits", "hits_per_second", "href", "next", "source", "version", "warnings", "would_deny",
 	"would_deny_per_second",
 }
 
-// ReadOverrides reads a list of overrides in YAML or JSON, as the admin API lists them; those with the source "file"
-// are left out, because only the rules file changes them. Errors are joined [*Error].
+// ReadOverrides reads a list of overrides in YAML or JSON, as the admin API lists them. It leaves out overrides with
+// the source "file", because only the rules file changes them. Errors are joined [*Error].
 func ReadOverrides(file string, data []byte) ([]OverrideText, error) {
 	read := conf.Document
 	if json.Valid(data) {
@@ -138,12 +138,12 @@ func isOfFile(entry *yaml.Node) bool {
 	return false
 }
 
-// unlist takes away what a list adds to an override, and returns the version that it told.
+// unlist removes the fields that a list adds to an override, and returns the version among them.
 func unlist(entry *yaml.Node) (version int64) {
 	for i := 0; entry.Kind == yaml.MappingNode && i+1 < len(entry.Content); {
 		if slices.Contains(listed, entry.Content[i].Value) {
 			if entry.Content[i].Value == "version" {
-				version, _ = strconv.ParseInt(entry.Content[i+1].Value, 10, 64) // what is no number was told by no list
+				version, _ = strconv.ParseInt(entry.Content[i+1].Value, 10, 64) // 0 if it is not a number
 			}
 			entry.Content = slices.Delete(entry.Content, i, i+2)
 			continue
@@ -153,8 +153,7 @@ func unlist(entry *yaml.Node) (version int64) {
 	return version
 }
 
-// Target is the target of an override: the one of its fields key, resource, client,
-// cidr and class that is set.
+// Target is the target of an override: the field of key, resource, client, cidr and class that is set.
 type Target struct{ Kind, Value string }
 
 // The kinds of a target. They are the names of the fields.
@@ -166,8 +165,8 @@ const (
 	TargetClass    = "class"
 )
 
-// String is the key, or the kind and the value: "client 203.0.113.9". No key can be
-// mistaken for it, because a key holds no bare space.
+// String returns the key, or the kind and the value: "client 203.0.113.9". No key can be mistaken for it, because a key
+// contains no bare space.
 func (t Target) String() string {
 	if t.Kind == TargetKey || t.Kind == "" {
 		return t.Value
@@ -175,7 +174,7 @@ func (t Target) String() string {
 	return t.Kind + " " + t.Value
 }
 
-// Target is the target of the override, the zero Target if no field is set.
+// Target returns the target of the override, or the zero Target if no field is set.
 func (o Override) Target() Target {
 	for _, t := range o.targets() {
 		if t.Value != "" {
@@ -195,8 +194,8 @@ func (o Override) targets() [5]Target {
 // OfClients reports whether the target of the override is clients and not keys.
 func (o Override) OfClients() bool { return o.Client != "" || o.CIDR != "" || o.Class != "" }
 
-// Network is the network of an override of a client or a CIDR, the zero Prefix for others. A
-// client of IPv6 is a /64.
+// Network returns the network of an override of a client or a CIDR, or the zero Prefix for other overrides. A client of
+// IPv6 is a /64.
 func (o Override) Network() netip.Prefix {
 	if o.CIDR != "" {
 		p, _ := netip.ParsePrefix(o.CIDR)
@@ -254,8 +253,8 @@ func (t Target) validateNetwork() error {
 	return nil
 }
 
-// Canonical is the canonical form of the address of a client or the network of a CIDR;
-// other values are returned as they are.
+// Canonical returns the canonical form of the address of a client or the network of a CIDR. Other values are returned
+// unchanged.
 func (t Target) Canonical() (string, error) {
 	switch t.Kind {
 	case TargetClient:

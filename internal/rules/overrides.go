@@ -13,28 +13,27 @@ import (
 	"github.com/hotparam/pipeline/internal/netset"
 )
 
-// Overrides is an immutable index over overrides, shared freely. A nil one is
-// empty. Find costs one look-up, and of patterns, if there are many, one for each byte of the key;
-// FindClient one look-up of the longest prefix. Only the index of WithShadow has the
-// overrides in shadow mode.
+// Overrides is an immutable index over overrides, shared freely. A nil *Overrides is empty. Find costs one look-up, and
+// for patterns, if there are many, one look-up for each byte of the key. FindClient costs one look-up of the longest
+// prefix. Only the index of WithShadow contains the overrides in shadow mode.
 type Overrides struct {
 	exact    map[string][]*entry
 	patterns []*entry
-	// byGram has the positions of patterns by three bytes that every key they match has, and ungrammed those of the
-	// others; few patterns are all there.
+	// byGram holds the positions of patterns by three bytes that every key they match contains, and ungrammed the
+	// positions of the other patterns. If there are few patterns, all are in ungrammed.
 	byGram    map[[3]byte][]int
 	ungrammed []int
-	// blocks has the exact ones that block, by resource. Under anyPath it has those of all paths.
+	// blocks holds the exact overrides that block, by resource. Under anyPath it holds the overrides of all paths.
 	blocks map[string][]*entry
-	// resources are those of whole resources, and blockedPaths those of them that block a path.
+	// resources holds the overrides of whole resources, and blockedPaths its overrides that block a path.
 	resources    map[string][]*entry
 	blockedPaths []*entry
-	// networks are those of clients and CIDRs; nil: none. classes are by name.
+	// networks finds the overrides of clients and CIDRs, or is nil if there are none. classes holds overrides by class.
 	networks  netset.Table // positions in byNetwork
 	byNetwork [][]*entry
 	classes   map[string][]*entry
-	// tried are all overrides, as if those in shadow mode were enforced; nil: none is in
-	// shadow mode.
+	// tried indexes all overrides as if overrides in shadow mode were enforced. It is nil if no override is in shadow
+	// mode.
 	tried *Overrides
 }
 
@@ -43,15 +42,14 @@ type entry struct {
 	live     bool
 	glob     canon.Glob
 	literal  int
-	plan     *scheduleCache // nil: holds always
+	plan     *scheduleCache // nil if it always holds
 }
 
 func (e *entry) holds(now time.Time) bool {
 	return !e.override.Expired(now) && (e.plan == nil || e.plan.holds(now))
 }
 
-// NewOverrides indexes the overrides of the configuration file and the live
-// ones. It keeps copies.
+// NewOverrides indexes the overrides of the configuration file and the live overrides. It keeps copies.
 func NewOverrides(static, live []Override) *Overrides {
 	o := index(static, live, false)
 	if slices.ContainsFunc(static, Override.InShadow) || slices.ContainsFunc(live, Override.InShadow) {
@@ -60,8 +58,8 @@ func NewOverrides(static, live []Override) *Overrides {
 	return o
 }
 
-// WithShadow is the index as it would be if every override in shadow mode were enforced; nil
-// if there is none. An override in shadow mode that is found in it would decide.
+// WithShadow returns the index as it would be if every override in shadow mode were enforced, or nil if no override is
+// in shadow mode. An override in shadow mode that is found in it would decide.
 func (o *Overrides) WithShadow() *Overrides { return o.tried }
 
 func index(static, live []Override, tried bool) *Overrides {
@@ -127,19 +125,19 @@ func (o *Overrides) add(v Override, live bool, networks map[netip.Prefix][]*entr
 }
 
 // anyPath is the resource under which the catch-all counts a target that upstreams may read as any path. Other
-// resources of the catch-all are paths, and those of other rules do not begin with a slash.
+// resources of the catch-all are paths, and resources of other rules do not begin with a slash.
 const anyPath = "/"
 
 func isPath(resource string) bool { return strings.HasPrefix(resource, anyPath) }
 
-// OfKeys reports whether there are any of keys, patterns or resources.
+// OfKeys reports whether there are overrides of keys, patterns or resources.
 func (o *Overrides) OfKeys() bool { return len(o.exact)+len(o.patterns)+len(o.resources) > 0 }
 
-// OfClients reports whether there are any of addresses, networks or classes.
+// OfClients reports whether there are overrides of addresses, networks or classes.
 func (o *Overrides) OfClients() bool { return o.networks != nil || len(o.classes) > 0 }
 
-// FindClient returns the override that holds for an address, nil if there is none: that
-// of the longest prefix, of equal ones the live one. It does not allocate.
+// FindClient returns the override that holds for an address, or nil if there is none. Of several it returns the
+// override of the longest prefix, and of equal prefixes the live override. It does not allocate.
 func (o *Overrides) FindClient(a netip.Addr, now time.Time) *Override {
 	if o == nil || o.networks == nil || !a.IsValid() {
 		return nil
@@ -157,7 +155,7 @@ func (o *Overrides) FindClient(a netip.Addr, now time.Time) *Override {
 	return nil
 }
 
-// FindClass returns the override that holds for a class, nil if there is none.
+// FindClass returns the override that holds for a class, or nil if there is none.
 func (o *Overrides) FindClass(name string, now time.Time) *Override {
 	if o == nil || name == "" {
 		return nil
@@ -165,9 +163,9 @@ func (o *Overrides) FindClass(name string, now time.Time) *Override {
 	return first(o.classes[name], now)
 }
 
-// before orders overrides that hold for the same key: live ones first, then the most
-// specific, then those with a schedule, then those in shadow mode, which would replace
-// the others if they were enforced, then the newest, then by ID, so that all processes agree.
+// before orders overrides that hold for the same key: live overrides first, then the most specific, then overrides with
+// a schedule, then overrides in shadow mode, which would replace the others if they were enforced, then the newest,
+// then by ID, so that all processes agree.
 func before(a, b *entry) int {
 	return cmp.Or(
 		trueFirst(a.live, b.live),
@@ -189,14 +187,13 @@ func trueFirst(a, b bool) int {
 	return 1
 }
 
-// Find returns the override that holds for a key, nil if there is none: live
-// exact, file exact, live pattern, file pattern, live resource, file resource; among
-// patterns the one with the most literal bytes. Overrides that have expired, and those
-// whose schedule does not hold, are skipped. It allocates only when a window of a
-// schedule begins or ends. The result is shared and must not be changed.
+// Find returns the override that holds for a key, or nil if there is none. The order is: live exact, file exact, live
+// pattern, file pattern, live resource, file resource; among patterns the pattern with the most literal bytes is first.
+// Overrides that have expired, and overrides whose schedule does not hold, are skipped. Find allocates only if a window
+// of a schedule begins or ends. The result is shared and must not be changed.
 //
-// A malformed request may be for any key of its resource, so an override that blocks
-// one of them blocks it too, before patterns that match the reserved key.
+// A malformed request may be for any key of its resource, so that an override that blocks one of these keys blocks the
+// request too, before patterns that match the reserved key.
 func (o *Overrides) Find(key []byte, now time.Time) *Override {
 	if o == nil {
 		return nil
@@ -220,7 +217,7 @@ func (o *Overrides) Find(key []byte, now time.Time) *Override {
 	return nil
 }
 
-// first returns the first override of a list that holds, nil if none does.
+// first returns the first override of a list that holds, or nil if no override holds.
 func first(list []*entry, now time.Time) *Override {
 	for _, e := range list {
 		if e.holds(now) {
@@ -230,8 +227,8 @@ func first(list []*entry, now time.Time) *Override {
 	return nil
 }
 
-// blocking returns an override that blocks a key of a resource, nil if there is none. The resource anyPath has the keys
-// of all paths. It skips overrides that another override of the same text replaces.
+// blocking returns an override that blocks a key of a resource, or nil if there is none. The resource anyPath has the
+// keys of all paths. Overrides that another override of the same text replaces are skipped.
 func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
 	ofAnyPath := string(resource) == anyPath
 	for _, e := range o.blocks[string(resource)] {

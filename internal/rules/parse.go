@@ -1,13 +1,10 @@
-// Package rules defines which requests are counted under which key, when a key is
-// hot, and which limit then applies to it.
+// Package rules defines which requests are counted under which key, when a key is hot, and which limit then applies to
+// it.
 //
-// [Parse] reads the YAML of docs/rules.md strictly and returns an
-// immutable [Set], or an error with file, line and field. [Set.Match] turns a
-// request into its keys. [Overrides] indexes the overrides of operators by
-// precedence.
+// [Parse] reads the YAML of docs/rules.md strictly and returns an immutable [Set], or an error with file, line and
+// field. [Set.Match] turns a request into its keys. [Overrides] indexes the overrides of operators by precedence.
 //
-// The package is pure: it reads no file, no clock and no environment. A Set may be
-// shared by any number of goroutines.
+// The package is pure: it reads no file, no clock and no environment. A Set may be shared by any number of goroutines.
 package rules
 
 import (
@@ -17,14 +14,14 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// Error is an error in one field of the rules, and Errors has all errors of a file.
+// Error is an error in one field of the rules, and Errors holds all errors of a file.
 type (
 	Error  = rule.Error
 	Errors = rule.Errors
 )
 
-// ProgramSections are the top-level names of a configuration file that hold
-// settings of the programs. A test of package config checks that the list is complete.
+// ProgramSections are the top-level names of a configuration file that hold settings of the programs. A test of package
+// config checks that the list is complete.
 var ProgramSections = []string{
 	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "edge",
 	"envoy", "etcd", "gate", "graphite", "history", "kafka",
@@ -32,11 +29,11 @@ var ProgramSections = []string{
 	"stop", "tally",
 }
 
-// DefaultNamespace is the namespace of a file that names none.
+// DefaultNamespace is the namespace of a file without a namespace.
 const DefaultNamespace = "default"
 
-// Parse reads the rules from YAML. Sections are further top-level keys, which
-// Parse ignores. The error is [Errors]. A document without rules is a set without rules.
+// Parse reads the rules from YAML. sections are further top-level keys, which Parse ignores. The error is [Errors]. A
+// document without rules is a set without rules.
 func Parse(file string, data []byte, sections ...string) (*Set, error) {
 	return ParseWith(file, data, Options{Sections: sections})
 }
@@ -44,21 +41,21 @@ func Parse(file string, data []byte, sections ...string) (*Set, error) {
 // Options are the inputs of a set that are not in a file of rules.
 type Options struct {
 	Sections []string // top-level keys to ignore
-	// Secret is the key of the hashes of redacted values, the same in all processes of a
-	// namespace. Without it values are masked; see [Set.LacksSecret].
+	// Secret is the key of the hashes of redacted values, the same in all processes of a namespace. Without it values
+	// are masked; see [Set.LacksSecret].
 	Secret []byte
-	// ToRun, if not nil, rejects a set that must not judge requests: one without rules, and one that hashes values
+	// ToRun, if not nil, rejects a set that must not judge requests: a set without rules, or a set that hashes values
 	// without a Secret.
 	ToRun *Remedies
 
-	isEmpty bool // the file
+	isEmpty bool // the file is empty
 }
 
-// Remedies complete the errors about missing rules and a missing secret: they tell how the caller gets the default
+// Remedies holds the ends of the errors about missing rules and a missing secret: how the caller gets the default
 // rules, and how it passes the secret. Without a remedy a set may lack either.
 type Remedies struct{ Rules, Secret string }
 
-// ParseWith is Parse with options.
+// ParseWith reads the rules as Parse does, with options.
 func ParseWith(file string, data []byte, o Options) (*Set, error) {
 	root, err := conf.Document(file, data)
 	if err != nil {
@@ -69,8 +66,8 @@ func ParseWith(file string, data []byte, o Options) (*Set, error) {
 	return compile(schema.Decode(file, root, d, o.Sections...), d, file, o)
 }
 
-// FromGo makes a set of Go values. They are checked like a file with the same fields, and errors name the Go fields:
-// "Rules[0].Hot.Rate".
+// FromGo returns a set made from Go values. They are checked like a file with the same fields, and errors name the Go
+// fields: "Rules[0].Hot.Rate".
 func FromGo(name string, set *rule.Set, o Options) (*Set, error) {
 	v, d := conf.FromGo(schema, name, set)
 	return compile(v, d, name, o)
@@ -103,7 +100,7 @@ func compile(v conf.Value, d *rule.Set, file string, o Options) (*Set, error) {
 }
 
 // checkToRun returns an error for a set without rules, because nothing would be counted or limited in silence, and for
-// one that hashes values without a secret, because all values would be one.
+// a set that hashes values without a secret, because all values would be the same.
 func (s *Set) checkToRun(file string, o Options) *Error {
 	switch {
 	case o.ToRun == nil:

@@ -10,33 +10,34 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// A plain target has its canonical key by concatenation: unreserved bytes, each counted parameter once, nothing that
+// A plain target has its canonical key by concatenation: unreserved bytes, each counted parameter once, no bytes that
 // upstreams read in different ways. A gateway with regular expressions makes the key of such a target itself. Clients
-// choose whether their target is plain, and so who makes its key, but never which key it has.
+// choose whether their target is plain, and so which program makes its key, but never which key it has.
 
 // AskPlain is the key of targets that are not plain: the gateway asks about them.
 const AskPlain = "?"
 
 const (
 	maxPlainTarget = 511  // bytes of a plain target
-	maxPlainParams = 3    // whose orders are written out
+	maxPlainParams = 3    // number of parameters whose orders are written out
 	maxPlainLine   = 3800 // bytes of a pattern: nginx reads lines of up to 4096
 	maxPlainLines  = 400  // because gateways compare one after the other
 )
 
-// Plain says which requests are plain, and their keys. The first line that matches a request decides; a request that no
-// line matches asks.
+// Plain describes which requests are plain, and their keys. The first line that matches a request decides; the gateway
+// asks about a request that no line matches.
 type Plain struct {
 	Methods, Hosts bool // whether lines have patterns of methods and hosts
 	Lines          []PlainLine
 }
 
-// PlainLine has patterns in the syntax of PCRE: of the whole method and of the whole host, each with a space after it,
-// and of the whole target. Key is that of what they match: AskPlain, text with the names of groups in "${}", or "" if
-// no rule counts the request.
+// PlainLine holds patterns in the syntax of PCRE: of the whole method and of the whole host, each with a space after
+// it, and of the whole target. Key is the key of requests that they match: AskPlain, text with the names of groups in
+// "${}", or "" if no rule counts the request.
 type PlainLine struct{ Method, Host, Target, Key string }
 
-// Plain describes the plain targets of a set. It is derived from what Match compares, and a test holds that both agree.
+// Plain returns the plain targets of a set. It is derived from the fields that Match compares, and a test checks that
+// both agree.
 func (s *Set) Plain() Plain {
 	w := plainWriter{set: s, longest: min(maxPlainTarget, s.QueryBounds.QueryBytes, s.QueryBounds.PathBytes,
 		2*s.QueryBounds.Pairs-1)}
@@ -50,11 +51,11 @@ func (s *Set) Plain() Plain {
 	}
 	w.letters = `[\w.~-]`
 	if s.index.spelled {
-		w.letters = `[a-z0-9_~-]` // those of paths that all upstreams read alike: parseas.Canonical
+		w.letters = `[a-z0-9_~-]` // of paths that all upstreams read alike: parseas.Canonical
 	}
 	for _, rt := range routes {
 		if w.route(rt); len(w.Lines) > maxPlainLines {
-			w.askRest() // these rules have too many
+			w.askRest() // the rules need too many lines
 			return w.Plain
 		}
 	}
@@ -63,8 +64,8 @@ func (s *Set) Plain() Plain {
 	return w.Plain
 }
 
-// plainBytes are those of values that are not counted. plainEscape is an escape of a byte that needs one, in its
-// canonical spelling.
+// plainBytes matches the bytes of values that are not counted. plainEscape matches an escape of a byte that needs one,
+// in its canonical spelling.
 const (
 	plainBytes  = `(?:[\w.~+:/,@*=?&-]++|%[\da-fA-F]{2})`
 	plainEscape = `%(?:[0189A-F][\dA-F]|2[\dA-CF]|3[A-F]|40|5[B-E]|60|7[B-DF])`
@@ -78,7 +79,8 @@ type plainWriter struct {
 	groups  int    // of the current line
 }
 
-// add adds a line for the methods and hosts of a route, of any for nil.
+// add adds a line for the methods and hosts of a route, or for any if the route is nil. It returns false if the line is
+// too long.
 func (w *plainWriter) add(rt *route, target, key string) bool {
 	w.groups = 0
 	l := PlainLine{Target: target, Key: key}
@@ -101,7 +103,7 @@ func (w *plainWriter) group(pattern string) (group, reference string) {
 	return "(?<" + name + ">" + pattern + ")", "${" + name + "}"
 }
 
-// askRest adds a line by which all requests ask that no line before it matches.
+// askRest adds a line by which the gateway asks about all requests that no line before it matches.
 func (w *plainWriter) askRest() { w.Lines = append(w.Lines, PlainLine{Key: AskPlain}) }
 
 func methodPattern(rt *route) string {
@@ -122,7 +124,7 @@ func hostPattern(rt *route) string {
 	return "(?i:" + strings.Join(quoteEach(rt.hosts), "|") + `)\.*+(?::\d*+)?+ `
 }
 
-// bounded is the pattern of a target that is not too long.
+// bounded returns the pattern of a target that is not too long.
 func (w *plainWriter) bounded(target string) string {
 	return "(?!.{" + strconv.Itoa(w.longest+1) + "})" + target
 }
@@ -135,13 +137,13 @@ func quoteEach(texts []string) []string {
 	return list
 }
 
-// plainParam is a counted parameter. In the query its value is a group wherever it is.
+// plainParam is a counted parameter. In the query its value is a group at any position.
 type plainParam struct{ name, value string }
 
-// plainRoute is what a route's plain targets have in common.
+// plainRoute holds the common parts of a route's plain targets.
 type plainRoute struct {
 	before   string       // pattern of the target up to the query
-	resource string       // in the key
+	resource string       // of the key
 	path     []plainParam // value is the reference
 	query    []plainParam // value is the pattern
 	name     string       // class of the bytes of a name
@@ -150,8 +152,8 @@ type plainRoute struct {
 	odd      bool         // a value of the path is never plain
 }
 
-// route adds the lines of a rule: one for each choice of its parameters, and one by which all other targets of the rule
-// ask, because a later rule must not match them.
+// route adds the lines of a rule: one for each choice of its parameters, and one by which the gateway asks about all
+// other targets of the rule, because a later rule must not match them.
 func (w *plainWriter) route(rt *route) {
 	guard, reachable := w.path(rt, nil)
 	if !reachable {
@@ -208,13 +210,13 @@ func (w *plainWriter) routeLines(rt *route) bool {
 		for _, order := range orders(r.query, chosen) {
 			w.groups = r.groups
 			target, key := w.pattern(&r, order)
-			w.add(rt, target, key) // without a line that is too long these targets ask
+			w.add(rt, target, key) // the gateway asks about targets whose line is too long
 		}
 	}
 	return true
 }
 
-// orders are the orders of the chosen parameters, a bit for each.
+// orders returns the orders of the chosen parameters. chosen has a bit for each.
 func orders(list []plainParam, chosen int) (all [][]plainParam) {
 	if chosen == 0 {
 		return [][]plainParam{nil}
@@ -231,7 +233,8 @@ func orders(list []plainParam, chosen int) (all [][]plainParam) {
 
 var plainParamName = regexp.MustCompile(`^[\w.~-]+$`)
 
-// pattern is that of the targets that have these parameters in this order, with others between them, and their key.
+// pattern returns the pattern of the targets that have these parameters in this order, with others between them, and
+// their key.
 func (w *plainWriter) pattern(r *plainRoute, order []plainParam) (target, key string) {
 	if len(order) == 0 {
 		return r.before + `(?:\?(?:` + r.other + "(?:&" + r.other + ")*+)?+)?+$", r.key(nil)
@@ -249,7 +252,7 @@ func (w *plainWriter) pattern(r *plainRoute, order []plainParam) (target, key st
 	return target + "(?:&" + r.other + ")*+$", r.key(pairs)
 }
 
-// key is the canonical key with these pairs of the query.
+// key returns the canonical key with these pairs of the query.
 func (r *plainRoute) key(query []plainParam) string {
 	pairs := slices.Concat(r.path, query)
 	slices.SortFunc(pairs, func(a, b plainParam) int { return cmp.Compare(a.name, b.name) })
@@ -261,7 +264,8 @@ func (r *plainRoute) key(query []plainParam) string {
 	return key
 }
 
-// allQuery adds the lines of a rule that counts the whole query: of targets without one, and with one pair.
+// allQuery adds the lines of a rule that counts the whole query: of targets without a query, and of targets with one
+// pair.
 func (w *plainWriter) allQuery(rt *route, r *plainRoute) bool {
 	w.add(rt, r.before+`\??$`, r.key(nil))
 	all := slices.IndexFunc(rt.rule.Params, func(p Param) bool { return p.Name == "*" })

@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// plainNameClass is the class of the bytes of names that an upstream reads as they are.
+// plainNameClass returns the class of the bytes of names that an upstream reads unchanged.
 func plainNameClass(q canon.QuerySyntax) string {
 	any := q.Names == canon.NamesAny
 	class := `[\w.~-]`
@@ -24,14 +24,14 @@ func plainNameClass(q canon.QuerySyntax) string {
 
 const plainInteger = `(?:0|[1-9]\d{0,14})`
 
-// value is the pattern of the values that are their own normal form.
+// value returns the pattern of the values that are their own normal form.
 func (w *plainWriter) value(n canon.Normalization) (pattern string, ok bool) {
 	letters, escape := `[\w.~-]`, "|"+plainEscape
 	if n.Fold {
 		letters = `[a-z0-9_.~-]`
 	}
 	if n.Trim {
-		escape = "" // of white space
+		escape = "" // an escape may be white space
 	}
 	switch {
 	case n.Redact != canon.RedactNone && n.Redact != canon.RedactDrop:
@@ -42,7 +42,7 @@ func (w *plainWriter) value(n canon.Normalization) (pattern string, ok bool) {
 	return w.bound(`[^&]`) + "(?:" + letters + "++" + escape + ")*+", true
 }
 
-// bound rejects values of too many of the bytes of a class.
+// bound returns a pattern that rejects values with too many bytes of a class.
 func (w *plainWriter) bound(class string) string {
 	most := w.set.QueryBounds.ValueBytes
 	if most >= w.longest {
@@ -51,13 +51,13 @@ func (w *plainWriter) bound(class string) string {
 	return "(?!" + class + "{" + strconv.Itoa(most+1) + "})"
 }
 
-// path is the pattern of a route's plain paths, and whether there are any. It fills in what r has of the path; for nil
-// the pattern has no groups.
+// path returns the pattern of a route's plain paths, and whether there are such paths. It sets the fields of r that
+// describe the path; if r is nil, the pattern has no groups.
 func (w *plainWriter) path(rt *route, r *plainRoute) (pattern string, reachable bool) {
 	how, spelled := rt.readings[0], w.set.index.spelled
 	inside := w.letters + "++(?:/" + w.letters + "++)*+"
 	if !spelled {
-		inside += "/?+" // a path that all upstreams read alike has none, but for "/"
+		inside += "/?+" // a path that all upstreams read alike has no last slash, except "/"
 	}
 	if rt.segs == nil {
 		pattern = "/(?:" + inside + ")?+"
@@ -105,7 +105,7 @@ func (w *plainWriter) path(rt *route, r *plainRoute) (pattern string, reachable 
 	return pattern, true
 }
 
-// segment is the pattern of a segment, a group if the rule counts it.
+// segment returns the pattern of a segment, as a group if the rule counts it.
 func (w *plainWriter) segment(rt *route, seg *segment, r *plainRoute) string {
 	if r == nil || seg.slot < 0 {
 		return w.letters + "++"

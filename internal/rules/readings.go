@@ -7,18 +7,18 @@ import (
 	"github.com/hotparam/pipeline/internal/parseas"
 )
 
-// pathSyntax is how a route reads a path: in one of the ways of its rule's upstream.
+// pathSyntax is one of the ways in which a rule's upstream reads a path.
 type pathSyntax struct {
-	path int // index of the matcher's paths; rawPath: byte for byte
+	path int // index of the matcher's paths, or rawPath: byte for byte
 	fold bool
-	// loose matches a path without the last slash of a pattern that ends in one.
+	// loose matches a path without the last slash of a pattern that ends in a slash.
 	loose bool
 	empty bool // a wildcard matches an empty segment
 }
 
 const rawPath = -1
 
-// faultyTargetTraits is how a faulty target is read for a rule of an unknown upstream: if any
+// faultyTargetTraits returns the traits by which a faulty target is read for a rule of an unknown upstream: if any
 // upstream could read the target as the rule's path, the rule counts it as malformed.
 func faultyTargetTraits() parseas.Traits {
 	t, _ := parseas.Preset(parseas.Strict)
@@ -26,10 +26,10 @@ func faultyTargetTraits() parseas.Traits {
 	return t
 }
 
-// compileReadings compiles how a route reads paths. The resources of the catch-all are whole
-// paths, so it decodes escapes: otherwise spellings of one path would be different keys. It
-// reads a path in one way, or in the two of "//host/path": two paths that some upstream takes
-// for the same have the same spelling where everything is resolved.
+// compileReadings compiles how a route reads paths. The resources of the catch-all are whole paths, so that it decodes
+// escapes: otherwise spellings of one path would be different keys. It reads a path in one way, or in the two ways of
+// "//host/path", because two paths that some upstream takes for the same have the same spelling if everything is
+// resolved.
 func (m *matcher) compileReadings(rt *route) {
 	t := rt.rule.ParseAs
 	if !t.Known {
@@ -51,7 +51,7 @@ func (m *matcher) compileReadings(rt *route) {
 	}
 }
 
-// noteSimple notes the passes that all rules read like one before, if the path is simple.
+// noteSimple records the passes in which all rules read a simple path as in an earlier pass.
 func (m *matcher) noteSimple() {
 	for pass := range max(m.passes, m.faultyPasses) {
 		repeated := false
@@ -72,7 +72,7 @@ func (m *matcher) syntaxes(t parseas.Traits) (all []pathSyntax) {
 	return all
 }
 
-// reading is one of several ways to read a path, and the usual one where there are fewer.
+// reading returns the reading of a pass, or the usual reading if there are fewer readings.
 func reading(all []pathSyntax, pass int) *pathSyntax {
 	if pass < len(all) {
 		return &all[pass]
@@ -90,8 +90,8 @@ func (m *matcher) addPath(p parseas.Path) int {
 	return len(m.paths) - 1
 }
 
-// spell compiles the literal segments of a route as its reading spells them, and
-// the common prefix of all canonical paths that it matches.
+// spell compiles the literal segments of a route as its reading spells them, and the common prefix of all canonical
+// paths that it matches.
 func (rt *route) spell() {
 	for i := range rt.segs {
 		s := &rt.segs[i]

@@ -10,11 +10,11 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// MinSecret is the least length of the secret of hashes, in bytes.
+// MinSecret is the minimum length of the secret of hashes, in bytes.
 const MinSecret = 16
 
-// inheritRedactions applies the file's redactions of all rules to the parameters of a rule. A
-// parameter's own setting comes first, also for its name in another case.
+// inheritRedactions applies the file's redactions of all rules to the parameters of a rule. A parameter's own setting
+// comes first, also for its name in another case.
 func (s *Set) inheritRedactions(r *Rule) {
 	for i := range r.Params {
 		q := &r.Params[i]
@@ -32,7 +32,7 @@ func (s *Set) inheritRedactions(r *Rule) {
 	r.redact = append(r.redact, s.Redact...)
 }
 
-// Redacts reports whether some values must not be seen.
+// Redacts reports whether some values must not be shown.
 func (s *Set) Redacts() bool {
 	return s.someRedact(func(how canon.Redact) bool { return how != canon.RedactNone })
 }
@@ -45,8 +45,7 @@ func (s *Set) someRedact(such func(canon.Redact) bool) bool {
 		})
 }
 
-// LacksSecret reports whether values are configured to be hashed and there is no secret:
-// they are masked then.
+// LacksSecret reports whether values are configured to be hashed and there is no secret, so that they are masked.
 func (s *Set) LacksSecret() bool {
 	return len(s.secret) == 0 && s.someRedact(func(how canon.Redact) bool { return how == canon.RedactHash })
 }
@@ -80,10 +79,9 @@ func (s *Set) redactOwn() error {
 	return nil
 }
 
-// RedactKey returns the key under which requests are counted for a key or a pattern
-// that a person wrote, in canonical form, with plain or redacted values. A pattern with
-// a part of a redacted value would match nothing and reveal that part, so it is an
-// error, which does not repeat it.
+// RedactKey returns the key under which requests are counted for a key or a pattern that a person wrote, in canonical
+// form, with plain or redacted values. A pattern with a part of a redacted value would match nothing and reveal that
+// part, so that it is an error, which does not repeat it.
 func (s *Set) RedactKey(key string) (string, error) {
 	resource, params, ok := strings.Cut(key, "?")
 	if !ok || params == canon.Malformed || !s.Redacts() {
@@ -112,7 +110,7 @@ func (s *Set) RedactKey(key string) (string, error) {
 	case pattern:
 		return resource + "?" + params, nil
 	}
-	all := canon.NewSelector(canon.Selection{All: true}) // sorts them
+	all := canon.NewSelector(canon.Selection{All: true}) // sorts the pairs
 	out, n := all.Append([]byte(resource), params, nil, &s.QueryBounds, new(canon.Scratch))
 	if n == 0 {
 		return "", errors.New("rules: a key is beyond the limits of a query")
@@ -120,8 +118,8 @@ func (s *Set) RedactKey(key string) (string, error) {
 	return string(out), nil
 }
 
-// normalOf is how the values of a parameter are normalized in the keys of a resource. A
-// resource with a star may be that of any rule.
+// normalOf returns how the values of a parameter are normalized in the keys of a resource. A resource with a star may
+// be the resource of any rule.
 func (s *Set) normalOf(resource, name string) (n canon.Normalization) {
 	if !strings.Contains(resource, "*") {
 		if r := s.RuleFor(resource); r != nil {
@@ -152,8 +150,8 @@ func (r *Rule) normalOf(name string) (n canon.Normalization) {
 	return n
 }
 
-// revealsPart reports whether a pair of a pattern contains a part of a redacted value. A
-// name with a star may match any parameter.
+// revealsPart reports whether a pair of a pattern contains a part of a redacted value. A name with a star may match any
+// parameter.
 func (s *Set) revealsPart(resource, pair string, how canon.Redact) bool {
 	name, text, valued := strings.Cut(pair, "=")
 	if strings.Contains(name, "*") {
@@ -163,21 +161,21 @@ func (s *Set) revealsPart(resource, pair string, how canon.Redact) bool {
 	return how != canon.RedactNone && text != "*" && strings.Contains(text, "*")
 }
 
-// redactedForm is how targets that a rule matches are recorded.
+// redactedForm holds the form in which targets that a rule matches are recorded.
 type redactedForm struct {
 	query canon.Selector // all of the query, redacted
-	path  string         // replaces the path if a wildcard is redacted; "": the path is kept
+	path  string         // replaces the path if a wildcard is redacted, or "" to keep the path
 }
 
-// RedactTarget is the target of a request for recorders of requests. Values that are redacted in keys are redacted in
-// it too: the query is in canonical form, and a path with a redacted wildcard has no values. A query or a path that
-// exceeds the query bounds is left out. If the set redacts nothing it is the target as it was sent.
+// RedactTarget returns the target of a request for recorders of requests. Values that are redacted in keys are redacted
+// in it too: the query is in canonical form, and a path with a redacted wildcard has no values. A query or a path that
+// exceeds the query bounds is left out. If the set redacts nothing, the target is returned as it was sent.
 func (s *Set) RedactTarget(req *hottype.Request) string {
 	if !s.Redacts() {
 		return req.Target
 	}
 	if s.HasLongPath(req) {
-		return "/masked" // which of its segments are values is not looked at
+		return "/masked" // its segments are not searched for values
 	}
 	path, query := req.SplitTarget()
 	all := []*redactedForm{&s.index.written}

@@ -14,7 +14,7 @@ import (
 const (
 	literal = iota
 	one     // {name}: one segment that is not empty
-	rest    // {name...} or a trailing slash: all that follows, possibly nothing
+	rest    // {name...} or a trailing slash: any rest of the path, even an empty one
 	end     // {$}: nothing after the slash
 )
 
@@ -22,17 +22,17 @@ const (
 type segment struct {
 	kind  int
 	text  string // literal: the decoded bytes; one, rest: the name
-	canon string // literal: as a reading spells it
-	slot  int    // index of the value, -1 if no parameter needs it
+	canon string // literal: its spelling by a reading
+	slot  int    // index of the value, or -1 if no parameter needs it
 }
 
-// place is a literal segment of a path pattern, and which segment it is.
+// place is a literal segment of a path pattern, with its position.
 type place struct {
 	segment int
 	text    string
 }
 
-// lastLiteral is the last literal that a path of the pattern has.
+// lastLiteral returns the last literal that a path of the pattern has.
 func lastLiteral(segs []segment) (p place, ok bool) {
 	for i, s := range segs {
 		if s.kind == literal {
@@ -42,8 +42,7 @@ func lastLiteral(segs []segment) (p place, ok bool) {
 	return p, ok
 }
 
-// parsePath reads a path pattern in the syntax of net/http.ServeMux. "" matches
-// every path; its result is nil.
+// parsePath reads a path pattern in the syntax of net/http.ServeMux. "" matches every path; its result is nil.
 func parsePath(pattern string) ([]segment, error) {
 	if pattern == "" {
 		return nil, nil
@@ -143,18 +142,18 @@ type route struct {
 	rule    *Rule
 	secret  []byte
 	prefix  string    // common prefix of the paths without escapes that it matches
-	only    string    // the one such path that it matches; "": there may be others
+	only    string    // the only such path that it matches, or "" if there may be others
 	order   int       // in the file, among the routes of paths
-	segs    []segment // nil: every path
+	segs    []segment // nil for every path
 	methods []string
 	hosts   []string // lower case
-	headers []string // headers whose values are in the slots after those of the path
-	spelled []string // other names that upstreams may take for one of headers
-	host    bool     // the host has a part in which requests match, or in their keys
+	headers []string // headers whose values are in the slots after the path's values
+	spelled []string // other names that upstreams may take for a name in headers
+	host    bool     // the rule matches by the host, or its keys contain it
 	slots   int
 
 	readings []pathSyntax // the ways in which the path of a request is read, the usual one first
-	suspects []pathSyntax // those of a faulty one
+	suspects []pathSyntax // the ways in which a faulty path is read
 }
 
 // newRoute compiles a rule whose pattern has been checked.
@@ -179,8 +178,7 @@ func newRoute(r *Rule, secret []byte) (*route, error) {
 	return rt, nil
 }
 
-// selection sorts the parameters of the rule by source and assigns slots to those of
-// the path and of headers.
+// selection sorts the parameters of the rule by source and assigns slots to the parameters of the path and of headers.
 func (rt *route) selection() (canon.Selection, error) {
 	sel := canon.Selection{All: rt.rule.AllQuery, Ignore: rt.rule.Ignore, Spelling: rt.rule.ParseAs.Query}
 	sel.Redact, sel.Secret = rt.rule.redact, rt.secret
@@ -219,8 +217,8 @@ func (rt *route) selection() (canon.Selection, error) {
 	return sel, nil
 }
 
-// matches reports whether the route matches a request, and stores the values of
-// its path wildcards in sc. The path is spelled as a reading spells it.
+// matches reports whether the route matches a request, and stores the values of its path wildcards in sc. The path is
+// spelled as a reading spells it.
 func (rt *route) matches(req *hottype.Request, path string, how *pathSyntax, sc *Scratch) bool {
 	if len(rt.methods) > 0 && !rt.takesMethod(req.Method) || len(rt.hosts) > 0 && !rt.takesHost(req.Host) {
 		return false
@@ -232,10 +230,9 @@ func (rt *route) matches(req *hottype.Request, path string, how *pathSyntax, sc 
 	return rt.segs == nil || path == rt.only && how == &rt.readings[0] || rt.takesPath(path, how, sc.values)
 }
 
-// takesPath compares segment by segment. In a path as it was sent a literal
-// matches with any escapes, as in net/http: otherwise "/%74opic" would evade the
-// rule for "/topic" and still reach its handler. An escaped slash does not split a
-// segment.
+// takesPath compares a path segment by segment. In a path as it was sent a literal matches with any escapes, as in
+// net/http: otherwise "/%74opic" would evade the rule for "/topic" and still reach its handler. An escaped slash does
+// not split a segment.
 func (rt *route) takesPath(path string, how *pathSyntax, values []canon.Value) bool {
 	at := 1 // after a slash, or after the end of the path
 	if path == "" || path[0] != '/' {
@@ -268,7 +265,7 @@ func (rt *route) takesPath(path string, how *pathSyntax, values []canon.Value) b
 	return at > len(path)
 }
 
-// spelledBy reports whether a text of a path is the literal.
+// spelledBy reports whether a text of a path is a spelling of the literal.
 func (s *segment) spelledBy(text string, how *pathSyntax) bool {
 	switch {
 	case how.path == rawPath:

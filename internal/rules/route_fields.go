@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// takesMethod follows net/http: no method means GET, and GET matches HEAD too. It ignores case, because gunicorn 20.1
-// hands "POSt" to Django and Flask as POST.
+// takesMethod compares methods as net/http does: no method means GET, and GET matches HEAD too. It ignores case,
+// because gunicorn 20.1 passes "POSt" to Django and Flask as POST.
 func (rt *route) takesMethod(method string) bool {
 	for _, m := range rt.methods {
 		if m == method || strings.EqualFold(m, method) ||
@@ -22,7 +22,7 @@ func (rt *route) takesMethod(method string) bool {
 	return false
 }
 
-// takesHost compares without the port, and without final dots. A host that is not sound may be any.
+// takesHost compares hosts without the port, and without final dots. A host that is not sound may be any host.
 func (rt *route) takesHost(host string) bool {
 	name, sound := hottype.HostName(host)
 	for _, h := range rt.hosts {
@@ -33,8 +33,8 @@ func (rt *route) takesHost(host string) bool {
 	return !sound
 }
 
-// readsFaultyHost reports whether the rule depends on the host, and the host is not sound: then the request is
-// malformed for the rule, and may be one of a later rule.
+// readsFaultyHost reports whether the rule depends on the host, and the host is not sound. The request is then
+// malformed for the rule, and a later rule may count it too.
 func (rt *route) readsFaultyHost(req *hottype.Request) bool {
 	if !rt.host {
 		return false
@@ -43,9 +43,9 @@ func (rt *route) readsFaultyHost(req *hottype.Request) bool {
 	return !sound
 }
 
-// readHeaders stores the values of headers after those of the path. A header that is absent or empty gives no pair. It
-// returns false if upstreams read a header in different ways: it has several lines, of which some upstreams join the
-// values, or another of its names, or a value that is not sound.
+// readHeaders stores the values of headers after the values of the path. A header that is absent or empty adds no pair.
+// It returns false if upstreams read a header in different ways: it has several lines, whose values some upstreams
+// join, or another of its names, or a value that is not sound.
 func (rt *route) readHeaders(req *hottype.Request, values []canon.Value) bool {
 	if len(rt.headers) == 0 {
 		return true
@@ -72,10 +72,10 @@ func (rt *route) readHeaders(req *hottype.Request, values []canon.Value) bool {
 	return true
 }
 
-// maxSpelledHyphens bounds the spellings of a name: its further hyphens have one.
+// maxSpelledHyphens bounds the spellings of a name: its further hyphens have one spelling.
 const maxSpelledHyphens = 3
 
-// spellHeader returns the other names of a header for upstreams that make a variable of a name, as CGI does: those with
+// spellHeader returns the other names of a header for upstreams that make a variable of a name, as CGI does: names with
 // "_" or, for PHP, "." in the place of a "-".
 func spellHeader(name string) []string {
 	parts := strings.SplitN(name, "-", maxSpelledHyphens+1)
@@ -93,7 +93,7 @@ func spellHeader(name string) []string {
 	return spellings[1:]
 }
 
-// isSoundValue reports whether upstreams read a value as it is. PHP keeps control characters that gunicorn 20.1 trims.
+// isSoundValue reports whether upstreams read a value unchanged. PHP keeps control characters that gunicorn 20.1 trims.
 // gunicorn 20.1 also trims a byte 85 or A0 at an end, which is white space in Latin-1. As the last byte of a value it
 // may be part of a character of UTF-8.
 func isSoundValue(text string) bool {

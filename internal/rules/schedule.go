@@ -16,23 +16,23 @@ import (
 const (
 	maxFromBytes = 200
 	maxFor       = 31 * 24 * time.Hour
-	// maxJoin is how many adjacent windows are joined.
+	// maxJoin is the number of adjacent windows that are joined.
 	maxJoin = 1000
 )
 
-// Schedule says when an override holds.
+// Schedule describes when an override holds.
 type Schedule = rule.Schedule
 
-// Window is a time in which a schedule holds: from From, until just before
-// Until. The zero Window is none.
+// Window is a time in which a schedule holds: from From, until just before Until. The zero Window means that it never
+// holds.
 type Window struct{ From, Until time.Time }
 
 func (w Window) Holds(now time.Time) bool {
 	return !w.From.IsZero() && !now.Before(w.From) && now.Before(w.Until)
 }
 
-// ValidateSchedule reports why a schedule is invalid. A schedule that never begins, or never has a break, is invalid
-// too.
+// ValidateSchedule reports why a schedule is invalid. A schedule that never begins, or that never has a break, is
+// invalid too.
 func ValidateSchedule(s Schedule) error {
 	if s.IsZero() {
 		return nil
@@ -45,10 +45,9 @@ func ValidateSchedule(s Schedule) error {
 	return err
 }
 
-// scheduleWindow returns the window that holds at now, else the next one; the zero Window
-// if none begins within five years or the schedule is invalid. Windows that
-// overlap or touch are joined. From of a window that holds is a time since which
-// it has held, not always the earliest.
+// scheduleWindow returns the window that holds at now, or otherwise the next window, or the zero Window if no window
+// begins within five years or the schedule is invalid. Windows that overlap or touch are joined. From of a window that
+// holds is a time since which it has held, but not always the earliest.
 func scheduleWindow(s Schedule, now time.Time) Window {
 	c, err := compileSchedule(s)
 	if err != nil {
@@ -62,8 +61,8 @@ type timetable struct {
 	span time.Duration
 }
 
-// reference is a time after which every valid schedule begins within the five
-// years that cron searches: 2028 has a 29th of February.
+// reference returns a time after which every valid schedule begins within the five years that cron searches: 2028 has a
+// 29th of February.
 func reference() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 func compileSchedule(s Schedule) (t timetable, err error) {
@@ -100,8 +99,7 @@ func compileSchedule(s Schedule) (t timetable, err error) {
 	return timetable{spec: spec, span: s.For}, nil
 }
 
-// loadZone finds a time zone. It rejects the machine's local zone, about which two
-// processes could differ.
+// loadZone returns a time zone. It rejects the machine's local zone, because it could differ between processes.
 func loadZone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, errors.New(`zone "Local" differs from machine to machine; name one, such as Europe/Berlin`)
@@ -113,7 +111,7 @@ func loadZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// window finds a beginning in (now-span, now], whose window holds, else the next one.
+// window returns the window that begins in (now-span, now], which holds, or otherwise the next window.
 func (t timetable) window(now time.Time) Window {
 	from := t.spec.Next(now.Add(-t.span))
 	if from.IsZero() {
@@ -129,8 +127,8 @@ func (t timetable) window(now time.Time) Window {
 	return w
 }
 
-// alwaysHolds reports whether a window begins before the last one ends, all year. The month of the reference has 31
-// days, so that a schedule of every month that has no break in it, and a day more, has none.
+// alwaysHolds reports whether a window begins before the last window ends, all year. The month of the reference has 31
+// days, so that a schedule of every month that has no break in this month and one more day never has a break.
 func (t timetable) alwaysHolds() bool {
 	const allMonths = 1<<13 - 1<<1
 	if t.spec.Month&allMonths != allMonths {
@@ -140,7 +138,7 @@ func (t timetable) alwaysHolds() bool {
 	from := t.spec.Next(reference())
 	for !from.IsZero() && from.Before(end) {
 		until := from.Add(t.span)
-		// The last minute before until, if a window begins in it, leads farthest.
+		// The window that begins in the last minute before until, if there is one, reaches farthest.
 		next := t.spec.Next(until.Add(-time.Minute - 1))
 		if next.After(until) || !next.After(from) {
 			next = t.spec.Next(from)
@@ -153,23 +151,23 @@ func (t timetable) alwaysHolds() bool {
 	return true
 }
 
-// scheduleCache caches whether a schedule holds: it remembers the span around the last
-// query in which the result does not change. Times may come in any order. Safe for
-// concurrent use.
+// scheduleCache caches whether a schedule holds: it remembers the span around the last query in which the result does
+// not change. Times may come in any order. It is safe for concurrent use.
 type scheduleCache struct {
 	schedule Schedule
 	last     atomic.Pointer[cachedSpan]
 }
 
-// cachedSpan is [start, end) with one result. It is immutable. The first query compiles
-// the timetable, because some indexes are built for a single query.
+// cachedSpan is a span [start, end) with one result. It is immutable. The first query compiles the timetable, because
+// some indexes are built for a single query.
 type cachedSpan struct {
 	table      timetable
 	start, end time.Time
 	holds      bool
 }
 
-// holds costs two comparisons, and allocates only when a window begins or ends.
+// holds reports whether the schedule holds at now. It costs two comparisons, and allocates only if a window begins or
+// ends.
 func (p *scheduleCache) holds(now time.Time) bool {
 	s := p.last.Load()
 	if s == nil || now.Before(s.start) || !now.Before(s.end) {
@@ -178,7 +176,7 @@ func (p *scheduleCache) holds(now time.Time) bool {
 	return s.holds
 }
 
-// scheduleHorizon ends the span of a schedule that does not begin again for years.
+// scheduleHorizon is the length of the cached span of a schedule that does not begin again for years.
 const scheduleHorizon = 24 * time.Hour
 
 func (p *scheduleCache) recompute(before *cachedSpan, now time.Time) *cachedSpan {
@@ -189,7 +187,7 @@ func (p *scheduleCache) recompute(before *cachedSpan, now time.Time) *cachedSpan
 	} else {
 		table, err := compileSchedule(p.schedule)
 		if err != nil {
-			return s // invalid, which stores and files reject: it never holds
+			return s // an invalid schedule, which stores and files reject, never holds
 		}
 		s.table = table
 	}

@@ -22,7 +22,7 @@ var (
 // aResource is the form of the name of a rule, as messages ask for it.
 const aResource = "up to 64 of a-z, 0-9 and _, a letter first, such as topic"
 
-// schema has the formats and checks that the tags of the rules cannot express.
+// schema holds the formats and checks that the tags of the rules cannot express.
 var schema = newSchema()
 
 func newSchema() *conf.Schema {
@@ -35,7 +35,7 @@ func newSchema() *conf.Schema {
 			"host": {Pattern: regexp.MustCompile(`^([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])$`),
 				Want: "a host without a port, such as www.example.org or [2001:db8::1]"},
 			"header": {Pattern: headerName, Want: "up to 64 characters of the name of a header, such as Accept-Language"},
-			// A domain below a top-level one: "com" would verify almost any client.
+			// The domain has to be below a top-level one, because "com" would verify almost any client.
 			"domain": {Pattern: regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]$`),
 				Want: "a domain in small letters with at least one dot, such as googlebot.com"},
 		},
@@ -75,7 +75,8 @@ func parsePerSecond(text string) (any, error) {
 	return r.PerSecond(), err
 }
 
-// parseAnyRate is parsePerSecond for what need not be a whole number per time: a third, as a program writes it.
+// parseAnyRate reads a rate as parsePerSecond does, and also a rate that is not a whole number per time, such as a
+// third, as a program writes it.
 func parseAnyRate(text string) (any, error) {
 	r, err := rule.ParseRate(text)
 	if f, no := strconv.ParseFloat(text, 64); err != nil && no == nil && f > 0 && f <= rule.MaxRate {
@@ -180,7 +181,7 @@ func parseBytes(s string) (any, error) {
 	return n * unit, nil
 }
 
-// private are header fields that identify a client: responses to them are for that client only.
+// private are header fields that identify a client, so that responses to them are for that client only.
 var private = []string{"Authorization", "Cookie"}
 
 // checkCache brings the names of headers into canonical form.

@@ -16,27 +16,26 @@ import (
 // Set is a parsed configuration of rules. It is immutable.
 type Set struct {
 	Namespace string
-	// Rules in file order; the first that matches a request counts it. A rule
-	// with Continue lets the rules after it count the request too. The
-	// catch-all, if there is one, is tried last, at any position in the file.
+	// Rules are in file order; the first that matches a request counts it. A rule with Continue lets the rules after it
+	// count the request too. The catch-all, if there is one, is tried last, at any position in the file.
 	Rules   []*Rule
 	IP      IPLimits
 	Classes []*Class
-	// Overrides are the ones of the file; live ones have a higher precedence.
+	// Overrides are the overrides of the file; live overrides have a higher precedence.
 	Overrides   []Override
 	QueryBounds canon.QueryBounds
-	// ParseAs is how upstreams read targets, for rules without their own parse_as.
+	// ParseAs describes how upstreams read targets, for rules without their own parse_as.
 	ParseAs parseas.Traits
-	// Redact says which parameters of all rules are redacted; a rule's own setting comes first.
+	// Redact selects the parameters of all rules that are redacted; a rule's own setting comes first.
 	Redact []canon.Redaction
 	// Warnings are about valid settings with little effect, each with file and line.
 	Warnings []string
-	// Hash is the same for files that count, judge and limit requests alike; "": unknown.
+	// Hash is the same for files that count, judge and limit requests alike, or "" if it is not known.
 	Hash string
-	// Upstreams are those that the file names, in its order.
+	// Upstreams are the upstreams that the file names, in its order.
 	Upstreams []Upstream
 
-	secret []byte  // of hashes
+	secret []byte  // key of hashes
 	index  matcher // compiled from Rules
 }
 
@@ -57,33 +56,31 @@ func (s *Set) FailsClosed() bool {
 		slices.ContainsFunc(places, func(p *InFlight) bool { return p != nil && p.OnStoreFailure == FailClosed })
 }
 
-// Rule defines which requests are counted by which parameters, when a key is
-// hot, and which limit then applies to it.
+// Rule defines which requests are counted by which parameters, when a key is hot, and which limit then applies to it.
 type Rule struct {
 	// Index is the position in Set.Rules.
 	Index int
-	// Name is the resource; "*" for the catch-all, whose resource is the
-	// request path byte for byte.
+	// Name is the resource, or "*" for the catch-all, whose resource is the request path byte for byte.
 	Name     string
 	Match    Pattern
 	Params   []Param
 	AllQuery bool     // params contains "*"
 	Ignore   []string // globs over names, only with AllQuery
-	// ParseAs is how the upstream behind the rule reads a target.
+	// ParseAs describes how the upstream behind the rule reads a target.
 	ParseAs  parseas.Traits
 	Continue bool
 	Hot      HotCriteria
 	Limit    Limit
-	// Cache is how hot keys are answered from a cache; nil: they are not.
+	// Cache is the policy by which responses to requests for hot keys are cached, or nil if they are not cached.
 	Cache *hottype.CachePolicy
-	// Malformed is how requests that are malformed for the rule are handled.
+	// Malformed is the policy for requests that are malformed for the rule.
 	Malformed MalformedPolicy
 	// Values are limits for particular keys of this rule.
 	Values []ValueLimit
 
 	redact   []canon.Redaction     // of the parameters that "*" matches
 	selector canon.Selector        // compiled from Params and Ignore
-	written  redactedForm          // how RedactTarget writes the targets that it matches
+	written  redactedForm          // form in which RedactTarget writes the targets that it matches
 	values   map[hottype.Key]Limit // Values by key
 }
 
@@ -98,7 +95,7 @@ func (r *Rule) ReadsQuery() bool {
 	})
 }
 
-// MalformedPolicy, Scope, FailurePolicy, Consistency and InFlight are those of the rules as they are written.
+// MalformedPolicy, Scope, FailurePolicy, Consistency and InFlight are types of package rule.
 type (
 	MalformedPolicy = rule.MalformedPolicy
 	Scope           = rule.Scope
@@ -124,15 +121,14 @@ const (
 // Pattern selects requests. Empty fields match everything.
 type Pattern rule.Match
 
-// Param is one tracked parameter, named as in keys: a query name, "path.x" for a wildcard of the
-// path pattern, or "header.X-Name".
+// Param is one tracked parameter, named as in keys: a query name, "path.x" for a wildcard of the path pattern, or
+// "header.X-Name".
 type Param struct {
 	Name   string
 	Normal canon.Normalization
 }
 
-// source returns the name of a parameter in its source, and the source: "path",
-// "header", or "" for the query.
+// source returns the name of a parameter in its source, and the source: "path", "header", or "" for the query.
 func (p Param) source() (name, where string) {
 	where, name, ok := strings.Cut(p.Name, ".")
 	if ok && (where == "path" || where == "header") {
@@ -141,28 +137,27 @@ func (p Param) source() (name, where string) {
 	return p.Name, ""
 }
 
-// HotCriteria is when a key is hot: when it reaches any of Rate, Share and Surge. At least
-// one of them is set.
+// HotCriteria are the criteria by which a key is hot: it reaches any of Rate, Share and Surge. At least one of them is
+// set.
 type HotCriteria rule.Hot
 
 type Limit struct {
-	// Spec; its Limit is 0 and Set is false if the rule only detects.
+	// Spec is the limit. Its Limit is 0 and Set is false if the rule only detects.
 	Spec           limit.Spec
 	Set            bool
 	Mode           hottype.Mode
 	Scope          Scope
 	OnStoreFailure FailurePolicy
-	// Fair divides the limit of a key among clients: by address, or by ClientHeader
-	// if a request has that header.
+	// Fair divides the limit of a key among clients: by address, or by ClientHeader if a request has that header.
 	Fair         bool
 	ClientHeader string
-	// RefundStatus are the statuses of responses that refund the charge of their request; nil: none.
+	// RefundStatus are the statuses of responses that refund the charge of their request, or nil if no status does.
 	RefundStatus *hottype.Statuses
-	// InFlight bounds how many requests for a key are in flight; nil: unbounded. A
-	// limit has either that, or a Spec.
+	// InFlight bounds the number of requests for a key that are in flight, or is nil if it is unbounded. A limit has
+	// either InFlight or a Spec.
 	InFlight *InFlight
-	// Adaptive makes the rate follow the upstream's capacity; nil: it is fixed. Spec then
-	// applies while the capacity is not known.
+	// Adaptive makes the rate follow the upstream's capacity, or is nil if the rate is fixed. Spec applies while the
+	// capacity is not known.
 	Adaptive *Adaptive
 }
 
@@ -174,26 +169,26 @@ type ValueLimit struct {
 
 // IPLimits are the windows of every client.
 type IPLimits struct {
-	Fixed, Sliding *IPWindow // nil: none
+	Fixed, Sliding *IPWindow // nil if there is no such window
 	TrustedProxies []netip.Prefix
-	// Client is where trusted proxies name the client: "peer", "forwarded", "x-forwarded-for"
-	// (the default), or a header that contains one address.
+	// Client is the place in which trusted proxies name the client: "peer", "forwarded", "x-forwarded-for" (the
+	// default), or a header that contains one address.
 	Client string
-	// IPv6Prefix is how many bits of an IPv6 address identify a client: 48 to 64; 0 means 64.
+	// IPv6Prefix is the number of bits of an IPv6 address that identify a client: 48 to 64; 0 means 64.
 	IPv6Prefix int
 	Exempt     []netip.Prefix
-	InFlight   *InFlight // nil: any number
+	InFlight   *InFlight // nil for any number
 }
 
-// LimitsClients reports whether the rules limit clients, or those of some class, whatever they ask for.
+// LimitsClients reports whether the rules limit all clients, or the clients of some class, for any requests.
 func (s *Set) LimitsClients() bool {
 	limits := func(fixed, sliding *IPWindow, f *InFlight) bool { return fixed != nil || sliding != nil || f != nil }
 	return limits(s.IP.Fixed, s.IP.Sliding, s.IP.InFlight) ||
 		slices.ContainsFunc(s.Classes, func(c *Class) bool { return limits(c.Fixed, c.Sliding, c.InFlight) })
 }
 
-// ClientOf is the client that a request's client counts as: of IPv6 the network of
-// IPv6Prefix bits. All code that counts or limits clients uses it, so that all agree.
+// ClientOf returns the client as which a request's client counts: for IPv6 the network of IPv6Prefix bits. All code
+// that counts or limits clients uses it, so that all agree.
 func (ip *IPLimits) ClientOf(c hottype.Client) hottype.Client {
 	if ip.IPv6Prefix == 0 || ip.IPv6Prefix == 64 || !c.Addr.Is6() {
 		return c
@@ -208,9 +203,9 @@ type IPWindow struct {
 	Spec           limit.Spec
 	Scope          Scope
 	OnStoreFailure FailurePolicy
-	// Consistency is how processes share it; "" is exact.
+	// Consistency is how processes share the window; "" is exact.
 	Consistency Consistency
-	// Mode is whether it denies requests or only counts those that it would have denied.
+	// Mode is the mode of the window, which denies requests or only counts the requests that it would have denied.
 	Mode hottype.Mode
 }
 
@@ -219,11 +214,11 @@ type Class struct {
 	Name     string
 	Header   string
 	Pattern  *regexp.Regexp
-	Fixed    *IPWindow // nil: the default windows
+	Fixed    *IPWindow // nil for the default windows
 	Sliding  *IPWindow
-	Upstream string // name of an upstream, "" for the default one
-	// Verify are the domains, separated by spaces, of which the name of a client's address must
-	// be in one; "" for none. A request whose client is not verified is not in the class.
+	Upstream string // name of an upstream, or "" for the default upstream
+	// Verify are the domains, separated by spaces, one of which must contain the name of a client's address, or "" if
+	// clients are not verified. A request whose client is not verified is not in the class.
 	Verify   string
-	InFlight *InFlight // nil: the default one
+	InFlight *InFlight // nil for the default
 }

@@ -10,29 +10,29 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// useSpan is the time, in seconds, after which a request says nothing any more about the requests of now.
+// useSpan is the time, in seconds, after which a request is no evidence about current requests.
 const useSpan = 3600
 
-// Uses records what requests of each rule of a set had, so that a rule that cannot work is noticed: one that matches
-// nothing, and one whose parameters no request has. Any number of goroutines may use it. Its memory is bounded,
-// whatever clients send.
+// Uses records which parameters the requests of each rule of a set had, so that a rule that cannot work is noticed: a
+// rule that matches no request, or a rule whose parameters no request has. Any number of goroutines may use it. Its
+// memory is bounded for any requests.
 type Uses struct {
 	list   []*ruleUse // in the order of the rules
 	byName map[string]*ruleUse
 }
 
-// ruleUse is what is known of one rule. It is kept when the rules change and the rule has the same parameters.
+// ruleUse holds the use of one rule. It is kept when the rules change and the rule has the same parameters.
 type ruleUse struct {
 	rule   string
 	params string   // as in report.RuleUse
-	names  []string // of the parameters; nil if a key without any is what the rule means
+	names  []string // of the parameters, or nil if a key without parameters is intended
 
 	since, matched, withParams, seconds atomic.Int64
 
 	seen seenNames
 }
 
-// NewUses returns the uses of the rules of a set, with what before, which may be nil, knows of the same rules.
+// NewUses returns the uses of the rules of a set. It takes the uses of the same rules from before, which may be nil.
 func NewUses(set *Set, before *Uses) *Uses {
 	us := &Uses{byName: make(map[string]*ruleUse, len(set.Rules))}
 	for _, r := range set.Rules {
@@ -57,8 +57,8 @@ func (us *Uses) of(rule, params string) *ruleUse {
 	return nil
 }
 
-// newRuleUse returns the use of a rule of which nothing is known. A parameter that keys leave out is seen in none, so
-// that a rule with one of them counts as a rule without names.
+// newRuleUse returns an empty use of a rule. A parameter that keys leave out is seen in no key, so that a rule with
+// such a parameter counts as a rule without names.
 func newRuleUse(r *Rule) *ruleUse {
 	u := &ruleUse{rule: r.Name}
 	var all []string
@@ -72,7 +72,7 @@ func newRuleUse(r *Rule) *ruleUse {
 	return u
 }
 
-// Begin records that requests are seen from a second on, unless they have been seen before.
+// Begin records the second from which on requests are seen, unless an earlier second is recorded.
 func (us *Uses) Begin(second int64) {
 	for _, u := range us.list {
 		u.since.CompareAndSwap(0, second)
@@ -91,8 +91,8 @@ func (us *Uses) Record(i int, second int64, key []byte, target string) {
 // RecordKey records requests for a key of the rule at position i.
 func (us *Uses) RecordKey(i int, second int64, key hottype.Key) { record(us.list[i], second, key) }
 
-// record reports whether the request may lack all parameters that the rule names. The times are those of the caller's
-// clock, also where it has gone back.
+// record records a request, and reports whether it may lack all parameters that the rule names. The times are from the
+// caller's clock, even if it has gone back.
 func record[K ~string | ~[]byte](u *ruleUse, second int64, key K) (lacks bool) {
 	if was := u.matched.Load(); was != second && u.matched.CompareAndSwap(was, second) {
 		u.seconds.Add(1)
@@ -107,8 +107,8 @@ func record[K ~string | ~[]byte](u *ruleUse, second int64, key K) (lacks bool) {
 	return false
 }
 
-// hasName reports whether a key has one of the parameters. Those of an alias, which stands for a long key, are not
-// known: it counts as a key that has one unless it has none at all.
+// hasName reports whether a key has one of the parameters. The parameters of an alias, which stands for a long key, are
+// not known: it counts as a key that has one unless it has no parameters at all.
 func hasName[K ~string | ~[]byte](key K, names []string) bool {
 	text := string(key)
 	if hottype.Key(text).IsAlias() {
@@ -129,10 +129,10 @@ func (u *ruleUse) lacksParams(second int64) bool {
 	return u.names != nil && (last == 0 || second-last >= useSpan)
 }
 
-// Withholds reports whether a key of the rule at position i must not become hot now: it stands for requests without
-// any parameter, and no request of the rule had one within the last hour, so that the rule names a parameter that does
-// not exist. One request that has the parameter is enough to end that; who leaves the parameter out escapes nothing
-// where others send it.
+// Withholds reports whether a key of the rule at position i must not become hot now: it stands for requests without any
+// parameter, and no request of the rule had a parameter within the last hour, so that the rule names a parameter that
+// does not exist. One request that has the parameter ends this; a client that leaves the parameter out escapes nothing
+// while others send it.
 func (us *Uses) Withholds(i int, second int64, key hottype.Key) bool {
 	return us.list[i].lacksParams(second) && !hasParams(key)
 }
@@ -140,12 +140,13 @@ func (us *Uses) Withholds(i int, second int64, key hottype.Key) bool {
 // hasParams reports whether a key has parameters, or a text in their place.
 func hasParams(key hottype.Key) bool {
 	if key.IsAlias() {
-		return !strings.HasSuffix(string(key), ".Ze") // docs/protocol.md: "Ze" are no parameters
+		return !strings.HasSuffix(string(key), ".Ze") // docs/protocol.md: "Ze" means no parameters
 	}
 	return strings.Contains(string(key), "?")
 }
 
-// Merge takes what other processes, or this one before a restart, have seen. What is ahead of now is taken as of now.
+// Merge adds the uses that other processes, or this process before a restart, have recorded. Times after second count
+// as second.
 func (us *Uses) Merge(second int64, all []report.RuleUse) {
 	for i := range all {
 		o := &all[i]
@@ -166,10 +167,10 @@ func raise(to *atomic.Int64, n int64) {
 	}
 }
 
-// maxListedUses bounds what processes tell each other, every second; of rules behind the first ones nothing is said.
+// maxListedUses bounds the uses that processes exchange every second. The rules behind the first ones are left out.
 const maxListedUses = 100
 
-// List returns what is known of the first maxListedUses rules.
+// List returns the uses of the first maxListedUses rules.
 func (us *Uses) List() []report.RuleUse {
 	list := make([]report.RuleUse, min(len(us.list), maxListedUses))
 	for i := range list {

@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// Bounds of the names that are kept of one rule. Clients choose names, so that all of them are bounded.
+// The bounds of the names that are kept for one rule. All of them are bounded, because clients choose names.
 const (
 	maxSeenNames  = 8   // names that are counted
 	maxNameBytes  = 32  // of a name
@@ -17,11 +17,11 @@ const (
 	maxNameSample = 100 // queries of one second
 )
 
-// seenNames counts the most frequent names of queries, in bounded memory: a name that finds no place takes that of the
-// rarest one, with its count (Space-Saving). It takes names alone that end in "=", because a text without it may be a
-// secret, and that have only bytes which can be shown anywhere.
+// seenNames counts the most frequent names of queries, in bounded memory: a name that finds no place takes the place of
+// the rarest name, with its count (Space-Saving). It takes only names that end in "=", because a text without "=" may
+// be a secret, and only names of bytes that can be shown anywhere.
 type seenNames struct {
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards all fields below
 	second  int64
 	sampled int // queries of second
 	counts  []report.NameCount
@@ -29,7 +29,7 @@ type seenNames struct {
 
 func (s *seenNames) add(second int64, query string) {
 	if !s.mu.TryLock() {
-		return // another request is taken
+		return // another request is being recorded
 	}
 	defer s.mu.Unlock()
 	if s.second != second {
@@ -70,7 +70,7 @@ func (s *seenNames) count(name string) {
 			least = i
 		}
 	}
-	name = strings.Clone(name) // it is a part of a whole target
+	name = strings.Clone(name) // name is a part of a whole target
 	if len(s.counts) < maxSeenNames {
 		s.counts = append(s.counts, report.NameCount{Name: name, N: 1})
 		return
@@ -78,7 +78,7 @@ func (s *seenNames) count(name string) {
 	s.counts[least] = report.NameCount{Name: name, N: s.counts[least].N + 1}
 }
 
-// list returns the names, the most frequent ones first.
+// list returns the names, the most frequent names first.
 func (s *seenNames) list() []report.NameCount {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// judgedSeconds is the number of seconds with requests after which the lack of a parameter is reported: a site
-	// that starts has requests without it too.
+	// judgedSeconds is the number of seconds with requests after which the lack of a parameter is reported, because a
+	// site that starts has requests without it too.
 	judgedSeconds = 10
 	// maxNoted bounds the names in a note.
 	maxNoted = 5
 )
 
-// UseNote reports a rule that cannot work as it is meant.
+// UseNote describes a rule that cannot work as intended.
 type UseNote struct {
 	Rule string `json:"rule"`
 	Text string `json:"text"`
@@ -25,10 +25,10 @@ type UseNote struct {
 	NoParams bool `json:"no_params,omitempty"`
 }
 
-// String is the note as a sentence of its own.
+// String returns the note as a sentence of its own.
 func (n UseNote) String() string { return fmt.Sprintf("rule %q: %s", n.Rule, n.Text) }
 
-// UseNotes returns notes about the rules of a set, in their order, by what several processes have seen of them.
+// UseNotes returns notes about the rules of a set, in their order, by the uses that several processes have recorded.
 func UseNotes(set *Set, now time.Time, seen []report.RuleUse) (notes []UseNote) {
 	us := NewUses(set, nil)
 	us.Merge(now.Unix(), seen)
@@ -41,7 +41,7 @@ func UseNotes(set *Set, now time.Time, seen []report.RuleUse) (notes []UseNote) 
 	for i, u := range us.list {
 		since := u.since.Load()
 		if since == 0 {
-			continue // no process has said when it began to look
+			continue // no process has reported when it began
 		}
 		lasting := now.Unix() - max(since, now.Unix()-useSpan)
 		switch n := (UseNote{Rule: u.rule}); {
@@ -56,7 +56,8 @@ func UseNotes(set *Set, now time.Time, seen []report.RuleUse) (notes []UseNote) 
 	return notes
 }
 
-// lackText says that no request had a parameter of the rule in some seconds, and which names requests had.
+// lackText returns a text that no request had a parameter of the rule in some seconds, with the names that requests
+// had.
 func lackText(r *Rule, lasting int64, names []report.NameCount) string {
 	var own, seen []string
 	for _, q := range r.Params {
@@ -76,7 +77,7 @@ func lackText(r *Rule, lasting int64, names []report.NameCount) string {
 	return text + ". All of its requests have one key, which does not become hot; name a parameter that they have"
 }
 
-// mostSeconds returns the greatest number of seconds with requests that a process has seen.
+// mostSeconds returns the greatest number of seconds with requests that a process has recorded.
 func mostSeconds(reports []*report.RuleUse) (most int64) {
 	for _, r := range reports {
 		most = max(most, r.Seconds)
@@ -84,12 +85,12 @@ func mostSeconds(reports []*report.RuleUse) (most int64) {
 	return most
 }
 
-// sumNames adds up the names that processes have seen, the most frequent ones first.
+// sumNames adds up the names that processes have recorded, and returns the most frequent names first.
 func sumNames(reports []*report.RuleUse) (sum []report.NameCount) {
 	for _, r := range reports {
 		for _, n := range r.Names {
 			if !isShownName(n.Name) {
-				continue // of a report that another program wrote
+				continue // from a report that another program wrote
 			}
 			k := slices.IndexFunc(sum, func(s report.NameCount) bool { return s.Name == n.Name })
 			if k < 0 {

@@ -2,7 +2,7 @@ package rules
 
 import "github.com/hotparam/pipeline/hotparam/hottype"
 
-// warnOfLimits warns of what a rule seems to limit and does not.
+// warnOfLimits warns about limits of a rule that deny less than they seem to.
 func (p *parser) warnOfLimits() {
 	for i, r := range p.set.Rules {
 		if l := r.Limit; l.Set && l.Adaptive == nil && l.Mode != hottype.ModeShadow && r.Hot.Rate > 0 &&
