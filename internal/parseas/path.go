@@ -9,9 +9,8 @@ import (
 
 const upperHex = "0123456789ABCDEF"
 
-// raw marks the bytes that stand for themselves in a canonical path: what
-// RFC 3986 allows in a segment without an escape, but ";" (which some upstreams
-// cut at) and "*" (which means a pattern in keys).
+// raw marks the bytes that stand for themselves in a canonical path: the bytes that RFC 3986 allows in a segment
+// without an escape, except ";" (at which some upstreams cut) and "*" (which means a pattern in keys).
 var raw = func() (t [256]bool) {
 	for c := range t {
 		t[c] = 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9'
@@ -22,9 +21,8 @@ var raw = func() (t [256]bool) {
 	return t
 }()
 
-// Canonical reports whether Append leaves a path as it is, whatever the traits:
-// no escapes, capitals, dots, runs of slashes or other bytes that one of them
-// minds. It gives false for some paths that would stay the same.
+// Canonical reports whether Append leaves a path unchanged for any traits: it has no escapes, capitals, dots, runs of
+// slashes or other bytes that some trait changes. It returns false for some paths that would not change.
 func Canonical(path string) bool {
 	if path == "" || path[0] != '/' || path[len(path)-1] == '/' && len(path) > 1 {
 		return false
@@ -47,8 +45,8 @@ var untouched = func() (t [256]bool) {
 	return t
 }()
 
-// Simple reports whether a path is read alike by all traits but TrailingSlash and Suffix. Most paths
-// of ordinary requests are; it gives false for some that would be, too.
+// Simple reports whether a path is read alike with all traits except TrailingSlash and Suffix. Most paths of ordinary
+// requests are. It returns false for some paths that would be read alike, too.
 func Simple(path string) bool {
 	before := byte('a')
 	for i := 0; i < len(path); {
@@ -70,12 +68,10 @@ func (p Path) Simply(q Path) bool {
 	return p.Suffix == q.Suffix && (p.TrailingSlash == SlashesKeep) == (q.TrailingSlash == SlashesKeep)
 }
 
-// Append appends the canonical spelling of a path: all paths that the upstream
-// takes for the same have the same one, but for the case of letters, which Fold
-// leaves to the comparison, so that values keep theirs. Bytes that need no escape
-// have none; others are %HH in upper case. Without Decode an escape of a byte that
-// needs none stays. What does not begin with a slash stays as it is. A canonical
-// path is its own canonical spelling.
+// Append appends the canonical spelling of a path: all paths that the upstream takes for the same have the same
+// spelling, except for the case of letters, which Fold leaves to the comparison, so that values keep their case. Bytes
+// that need no escape have none; others are %HH in upper case. Without Decode an escape of a byte that needs none
+// stays. A path that does not begin with a slash is appended unchanged. A canonical path is its own canonical spelling.
 func (p *Path) Append(dst []byte, path string) []byte {
 	if path == "" || path[0] != '/' {
 		return append(dst, path...)
@@ -108,7 +104,7 @@ func (p *Path) cutAuthority(path string) string {
 	return "/"
 }
 
-// slash is how many bytes spell a slash at a place, 0 for none.
+// slash returns the number of bytes that spell a slash at index i, or 0 if there is no slash.
 func (p *Path) slash(path string, i int) int {
 	if i >= len(path) {
 		return 0
@@ -120,8 +116,8 @@ func (p *Path) slash(path string, i int) int {
 	return 0
 }
 
-// segments appends the segments of a path, each with its slash. The loop calls nothing for most bytes, because a client
-// chooses how many bytes each reading of a path visits.
+// segments appends the segments of a path, each with its slash. The loop calls no function for most bytes, because a
+// client chooses how many bytes each reading of a path visits.
 func (p *Path) segments(dst []byte, path string) []byte {
 	base, start, i := len(dst), len(dst), max(1, p.slash(path, 0))
 	dst = append(slices.Grow(dst, len(path)), '/')
@@ -167,8 +163,7 @@ func (p *Path) segments(dst []byte, path string) []byte {
 	return p.settle(dst, base, start, true)
 }
 
-// settle drops a segment that stands for nothing, or that takes the one before it
-// away.
+// settle drops a segment that stands for nothing, or that removes the segment before it.
 func (p *Path) settle(dst []byte, base, start int, last bool) []byte {
 	seg := dst[start+1:]
 	if len(seg) == 0 {
@@ -188,7 +183,7 @@ func (p *Path) settle(dst []byte, base, start int, last bool) []byte {
 	return dst
 }
 
-// dots is 1 for ".", 2 for "..", 0 for other segments.
+// dots returns 1 for ".", 2 for "..", and 0 for other segments.
 func (p *Path) dots(seg []byte) int {
 	if !p.DotSegments || len(seg) > 6 {
 		return 0
@@ -211,8 +206,8 @@ func (p *Path) dots(seg []byte) int {
 	return n
 }
 
-// end drops what does not matter at the end of a path, until nothing is left to
-// drop, and what would be an authority at its beginning.
+// end drops the parts at the end of a path that the upstream ignores, until there is no such part, and slashes at its
+// beginning that would be the start of an authority.
 func (p *Path) end(dst []byte, base int) []byte {
 	for before := -1; before != len(dst); {
 		before = len(dst)
@@ -224,7 +219,7 @@ func (p *Path) end(dst []byte, base int) []byte {
 		if p.Suffix {
 			dst = dst[:start+len(cutSuffix(dst[start:]))]
 		}
-		if len(dst) > start+1 { // its end was dropped, and may have hidden something
+		if len(dst) > start+1 { // its end was dropped, and may have hidden dots
 			dst = p.settle(dst, base, start, true)
 		}
 	}
@@ -248,8 +243,7 @@ func (p *Path) trimSlashes(dst []byte, base int) []byte {
 	return dst
 }
 
-// cutSuffix drops the format from a segment with its slash: what follows its only
-// dot.
+// cutSuffix drops the format from a segment with its slash: the text after its only dot, with the dot.
 func cutSuffix(seg []byte) []byte {
 	i := bytes.IndexByte(seg, '.')
 	if i < 2 || i == len(seg)-1 || bytes.IndexByte(seg[i+1:], '.') >= 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// Strict is the preset for an upstream that is not known: what any of the others
-// reads in its own way, it reads in all ways: each for itself, and all of them at once.
+// Strict is the preset for an upstream that is not known. It reads a target in all the ways in which the other presets
+// read it: each way for itself, and all of them at once.
 const Strict = "strict"
 
 var aliases = map[string]string{
@@ -16,8 +16,7 @@ var aliases = map[string]string{
 	"tomcat": "tomcat-servlet", "go": "go-servemux", "starlette": "fastapi", "nginx-proxy": "nginx-proxy-uri>express4",
 }
 
-// Preset gives the traits of an upstream by its name or a short alias, and false
-// for unknown names.
+// Preset returns the traits of an upstream by its name or a short alias, and false for unknown names.
 func Preset(name string) (Traits, bool) {
 	if long, ok := aliases[name]; ok {
 		name = long
@@ -27,10 +26,10 @@ func Preset(name string) (Traits, bool) {
 	return t, ok
 }
 
-// Presets are the names of all presets, sorted.
+// Presets returns the names of all presets, sorted.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// Names are those of presets and their short aliases, sorted.
+// Names returns the names of presets and their short aliases, sorted.
 func Names() []string {
 	all := slices.AppendSeq(Presets(), maps.Keys(aliases))
 	slices.Sort(all)
@@ -42,7 +41,7 @@ var (
 	express = Path{Fold: true, TrailingSlash: SlashesOne}
 	// nginx decodes, merges and resolves before it compares.
 	nginx = Path{Decode: true, MergeSlashes: MergeAll, DotSegments: true, EncodedSlash: true}
-	// A WSGI or ASGI server hands the decoded path on.
+	// A WSGI or ASGI server passes the decoded path on.
 	gateway = Path{Decode: true, EncodedSlash: true}
 
 	goQuery   = canon.QuerySyntax{Semicolon: canon.SemicolonDrop, BadEscape: canon.BadEscapeDrop}
@@ -51,21 +50,21 @@ var (
 	qsQuery = canon.QuerySyntax{Names: canon.NamesQS}
 )
 
-// presets are what the measured upstreams do: see rules/testdata/upstreams.json.
+// presets are the traits of the measured upstreams: see rules/testdata/upstreams.json.
 var presets = map[string]Traits{
 	"express4":   {Path: express, CutFragment: true, Query: qsQuery},
 	"express5":   {Path: express, CutFragment: true},
 	"koa-router": {Path: express, CutFragment: true, Query: canon.QuerySyntax{Question: true}},
 	"fastify":    {Path: Path{Decode: true, EmptyWildcard: true}},
 	"hono":       {Path: Path{Decode: true, DotSegments: true}, CutFragment: true},
-	// It takes a raw backslash for a slash, which is a faulty target anyway, but not %5C.
+	// It takes a raw backslash for a slash, but not %5C. A target with a raw backslash is faulty anyway.
 	"node-URL": {Path: Path{DotSegments: true, Authority: true}, CutFragment: true},
 	// It drops //user@host, but not //host.
 	"node-url.parse": {CutFragment: true, EitherAuthority: true},
 
 	"django": {Path: gateway, CutFragment: true},
 	"flask":  {Path: Path{Decode: true, EncodedSlash: true, MergeSlashes: MergeLeading}, CutFragment: true},
-	// A fragment ends the target, but the one of /topic?#x&id=star is read as a query.
+	// A fragment ends the target, but the fragment of /topic?#x&id=star is read as a query.
 	"fastapi": {Path: Path{Decode: true, EncodedSlash: true, FinalNewline: true}},
 
 	"php-S": {
@@ -91,7 +90,7 @@ var presets = map[string]Traits{
 		Query: canon.QuerySyntax{BadEscape: canon.BadEscapeDrop},
 	},
 
-	// It splits at %2F too where a path has a byte that has to be escaped, such as "^".
+	// It splits at %2F too if a path has a byte that has to be escaped, such as "^".
 	"go-servemux": {Path: Path{Decode: true}, EitherSlash: true, Query: goQuery},
 	"gin":         {Path: gateway, Query: goQuery},
 	"echo":        {Query: goQuery},

@@ -6,17 +6,17 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// Slashes says which trailing slashes an upstream ignores.
+// Slashes selects the trailing slashes that an upstream ignores.
 type Slashes string
 
 // The ways to read trailing slashes.
 const (
 	SlashesKeep Slashes = ""    // /topic/ is another path than /topic
-	SlashesOne  Slashes = "one" // one is ignored, two are not
+	SlashesOne  Slashes = "one" // a single one is ignored, two are not
 	SlashesAll  Slashes = "all"
 )
 
-// Merge says which runs of slashes an upstream reads as one.
+// Merge selects the runs of slashes that an upstream reads as one slash.
 type Merge string
 
 // The ways to read runs of slashes.
@@ -26,23 +26,23 @@ const (
 	MergeAll     Merge = "all"
 )
 
-// Path says how an upstream reads a path. The zero value takes it byte for byte.
+// Path describes how an upstream reads a path. The zero value takes it byte for byte.
 type Path struct {
 	// Decode routes /%74opic as /topic.
 	Decode bool
 	// Fold routes /Topic as /topic: A-Z only.
 	Fold bool
-	// TrailingSlash are slashes at the end that do not matter.
+	// TrailingSlash selects the slashes at the end that are ignored.
 	TrailingSlash Slashes
-	// MergeSlashes are runs of slashes that are one.
+	// MergeSlashes selects the runs of slashes that are read as one slash.
 	MergeSlashes Merge
-	// DotSegments resolves /x/../topic and /./topic, also where a dot is %2e.
+	// DotSegments resolves /x/../topic and /./topic, also if a dot is %2e.
 	DotSegments bool
-	// EncodedSlash takes %2F for a slash.
+	// EncodedSlash reads %2F as a slash.
 	EncodedSlash bool
-	// Backslash takes a backslash, also %5C, for a slash.
+	// Backslash reads a backslash, also %5C, as a slash.
 	Backslash bool
-	// PathParams drops what a ";" begins, up to the next slash.
+	// PathParams drops the text from a ";" up to the next slash.
 	PathParams bool
 	// Suffix drops a format from the last segment: /topic.json is /topic.
 	Suffix bool
@@ -50,35 +50,33 @@ type Path struct {
 	FinalNewline bool
 	// Authority drops //host from //host/topic, with two slashes or more.
 	Authority bool
-	// EmptyWildcard takes the empty segment of /a/star/ for the {slug} of /a/{id}/{slug}.
+	// EmptyWildcard matches the empty segment of /a/star/ with the {slug} of /a/{id}/{slug}.
 	EmptyWildcard bool
 }
 
-// Traits are all that is known of an upstream.
+// Traits hold all that is known of an upstream.
 type Traits struct {
-	// Preset is the name they were chosen by, "" for none.
+	// Preset is the name by which they were chosen, or "" if they were not chosen by a name.
 	Preset string
-	// Known is false where nothing is configured about the upstream.
+	// Known is false if nothing is configured about the upstream.
 	Known bool
 	Path  Path
-	// CutFragment ends the target at a raw "#". Else such a target is malformed.
+	// CutFragment ends the target at a raw "#". Without it such a target is malformed.
 	CutFragment bool
-	// EitherAuthority reads //host/topic in both ways. Only where the upstream is
-	// not known.
+	// EitherAuthority reads //host/topic in both ways. It is for upstreams that are not known.
 	EitherAuthority bool
 	// EitherSlash reads %2F in both ways.
 	EitherSlash bool
 	// EveryPath also reads a path as each preset does, as far as Path has its traits.
 	EveryPath bool
 	Query     canon.QuerySyntax
-	// Duplicates, if set, holds for query parameters that say nothing themselves.
+	// Duplicates, if set, applies to query parameters without a setting of their own.
 	Duplicates *canon.Duplicates
 }
 
-// Readings are the ways in which the upstream may read a path: Path first, and all of them with its
-// Fold and EmptyWildcard, which concern the comparison and not the spelling. One reading that
-// resolves everything is not enough: behind a server that resolves nothing, /articles/star/.. is
-// an article with the slug "..".
+// Readings returns the ways in which the upstream may read a path: Path first, and all of them with its Fold and
+// EmptyWildcard, which concern the comparison and not the spelling. One reading that resolves everything is not enough:
+// behind a server that resolves nothing, /articles/star/.. is an article with the slug "..".
 func (t Traits) Readings() []Path {
 	all := []Path{t.Path}
 	add := func(p Path) {
@@ -118,7 +116,7 @@ func (t Traits) Readings() []Path {
 	return all
 }
 
-// within drops the traits that another path does not have.
+// within drops the traits that w does not have.
 func (p Path) within(w Path) Path {
 	p.Decode, p.DotSegments = p.Decode && w.Decode, p.DotSegments && w.DotSegments
 	p.EncodedSlash, p.Backslash = p.EncodedSlash && w.EncodedSlash, p.Backslash && w.Backslash
@@ -134,8 +132,8 @@ func (p Path) within(w Path) Path {
 	return p
 }
 
-// String names the traits for people: the preset, whether something else was said
-// beside it, "custom" without one, and "none" where nothing is configured.
+// String names the traits for people: the preset, with ", changed" if other traits are set beside it, "custom" without
+// a preset, and "none" if nothing is configured.
 func (t Traits) String() string {
 	switch preset, ok := Preset(t.Preset); {
 	case !t.Known:
