@@ -19,7 +19,7 @@ type Level string
 
 const (
 	OK   Level = "ok"
-	Warn Level = "warn" // works now, but may fail under load
+	Warn Level = "warn" // works now, but may fail when it matters
 	Fail Level = "fail" // is broken, or breaks counts or limits silently
 )
 
