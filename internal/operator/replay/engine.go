@@ -102,7 +102,7 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 	e.keys.close(b.second)
 	e.clients.close(b.second)
 	e.seconds.add(b.second, e.detector.OverThreshold(b.second))
-	if e.counts > maxCounters { // until then each count has a counter of its own
+	if e.counts > maxCounters { // until then each key has a counter of its own
 		for _, r := range e.detector.Errors() {
 			e.uncertain = max(e.uncertain, r.Error)
 		}
