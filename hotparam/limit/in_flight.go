@@ -9,20 +9,18 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// InFlight bounds how many calls run at the same time. A call takes a place under
-// an id of its own and releases it when it is done. The place is a lease: one that is
-// not released, because its holder crashed, expires after its life. A longer call
-// acquires again under the same id, which takes no second place.
+// InFlight bounds the number of calls that run at the same time. A call takes a place under an id of its own and
+// releases it when it ends. The place is a lease: if it is not released, because its holder crashed, it expires after
+// its life. A longer call acquires again under the same id, which takes no second place.
 //
-// It keeps the ids of at most as many calls as may run. Any number of goroutines
-// may use it. Acquire and Release are O(1) on average, while the life stays the
-// same. Package redislimit has the one that many processes share.
+// It keeps no more ids than calls may run. Any number of goroutines may use it. Acquire and Release are O(1) on
+// average, while the life stays the same. Package redislimit has an InFlight that many processes share.
 type InFlight struct {
 	max  int64
 	life time.Duration
 
 	mu sync.Mutex
-	// at is when a slot was last taken. Time never runs back from it (U11), unless the clock was set back.
+	// at is the time at which a slot was last taken. Time never runs back from it (U11), unless the clock was set back.
 	at     time.Time                // guarded by mu
 	leases *list.List               // of *lease, guarded by mu: first to expire first
 	byID   map[string]*list.Element // guarded by mu
@@ -33,8 +31,8 @@ type lease struct {
 	over time.Time
 }
 
-// NewInFlight builds an InFlight with all places free. most must not be negative (0 denies
-// always); life has to be whole microseconds, above 0 and at most 407 days.
+// NewInFlight returns an InFlight with all places free. most must not be negative (0 always denies); life has to be
+// whole microseconds, above 0 and up to 407 days.
 func NewInFlight(most int64, life time.Duration) (*InFlight, error) {
 	if err := limitcore.CheckInFlight(most, life); err != nil {
 		return nil, err
@@ -42,7 +40,7 @@ func NewInFlight(most int64, life time.Duration) (*InFlight, error) {
 	return &InFlight{max: most, life: life, leases: list.New(), byID: map[string]*list.Element{}}, nil
 }
 
-// SetLimits changes the bounds. Leases that run keep their ends.
+// SetLimits changes the bounds. Current leases keep their ends.
 func (f *InFlight) SetLimits(most int64, life time.Duration) error {
 	if err := limitcore.CheckInFlight(most, life); err != nil {
 		return err
@@ -53,7 +51,7 @@ func (f *InFlight) SetLimits(most int64, life time.Duration) error {
 	return nil
 }
 
-// InUse is how many calls have a place.
+// InUse returns the number of calls that have a place.
 func (f *InFlight) InUse(now time.Time) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,10 +59,9 @@ func (f *InFlight) InUse(now time.Time) int {
 	return f.leases.Len() - expired
 }
 
-// Acquire takes a place, or prolongs the lease of an id that has one. Limit is the
-// bound, Remaining how many places are free. RetryAfter of a denial is when the
-// first lease expires, if no place is released sooner (Never if the bound is 0);
-// ResetAfter is when the last one expires.
+// Acquire takes a place, or prolongs the lease of an id that has a place. Limit is the bound, Remaining the number of
+// free places. RetryAfter of a denial is the time until the first lease expires, if no place is released sooner (Never
+// if the bound is 0); ResetAfter is the time until the last lease expires.
 func (f *InFlight) Acquire(now time.Time, id string) Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,8 +91,8 @@ func (f *InFlight) Acquire(now time.Time, id string) Result {
 	return r
 }
 
-// Release releases the place of an id, and reports whether it had one: false also
-// if the lease had expired.
+// Release releases the place of an id, and reports whether the id had a place. It returns false also if the lease had
+// expired.
 func (f *InFlight) Release(now time.Time, id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,8 +105,8 @@ func (f *InFlight) Release(now time.Time, id string) bool {
 	return held.Value.(*lease).over.After(now)
 }
 
-// clock is the time to judge by, in whole microseconds as in Redis, and how many leases
-// have expired by then: the first ones. A denied call removes none, as in Redis.
+// clock returns the time by which to judge, in whole microseconds as in Redis, and the number of leases that have
+// expired by then, which are the first. A denied call removes no leases, as in Redis.
 func (f *InFlight) clock(now time.Time) (_ time.Time, expired int) {
 	now = now.Truncate(time.Microsecond)
 	if f.at.After(now.Add(limitcore.MaxAhead * time.Microsecond)) {
@@ -124,8 +121,8 @@ func (f *InFlight) clock(now time.Time) (_ time.Time, expired int) {
 	return now, expired
 }
 
-// end is when the lease at an index is over; the bound may have been lowered, so it need
-// not be the first that makes room.
+// end returns the end of the lease at an index; the bound may have been lowered, so this need not be the first lease
+// that makes room.
 func (f *InFlight) end(at int) time.Time {
 	e := f.leases.Front()
 	for range at {
@@ -134,7 +131,7 @@ func (f *InFlight) end(at int) time.Time {
 	return e.Value.(*lease).over
 }
 
-// add keeps the order: a new lease is over last, unless the life was made shorter.
+// add keeps the order: a new lease ends last, unless the life was made shorter.
 func (f *InFlight) add(l *lease) {
 	before := f.leases.Back()
 	for before != nil && before.Value.(*lease).over.After(l.over) {

@@ -11,37 +11,32 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// MemoryConfig is what a Memory may use.
+// MemoryConfig bounds the memory of a Memory.
 type MemoryConfig struct {
-	// MaxSubjects bounds how many subjects of one Space are remembered at a
-	// time. 0 means 262,144, about 25 MB when all of them are in use. Too few
-	// never denies a call wrongly; the charges of some subjects are evicted.
+	// MaxSubjects is the number of subjects of one Space that are remembered at a time. 0 means 262,144, about 25 MB
+	// when all of them are in use. Too few never denies a call wrongly; the charges of some subjects are evicted.
 	MaxSubjects int
 }
 
-// maxSpaces is how many Spaces have tables of their own; the Spaces after that
-// share the last one. Programs use a handful.
+// maxSpaces is the number of Spaces that have tables of their own; further Spaces share the last table. Programs use a
+// handful.
 const maxSpaces = 16
 
-// Memory is the store of one process, bounded in memory, for any number of
-// goroutines. Its only errors are mistakes of the caller, and only Wait uses the
-// context, since nothing else waits.
+// Memory is the store of one process, bounded in memory, for any number of goroutines. Its only errors are mistakes of
+// the caller, and only Wait uses the context, because no other method waits.
 //
-// A subject is known by 128 bits of a hash that is seeded anew in every process.
-// No string is kept, so memory does not depend on the length of names that clients
-// send, and the Name of a Subject may be in a buffer that the caller uses again.
+// A subject is identified by 128 bits of a hash that has a new seed in every process. No string is kept, so memory does
+// not depend on the length of names that clients send, and the Name of a Subject may be in a buffer that the caller
+// uses again.
 //
-// Shards have a lock each; a Take locks the shards of all its charges in
-// ascending order, evaluates all, then commits all. Every shard has one table
-// for each Space, so subjects of one Space never evict those of another. In a full
-// table the next eight slots are compared, and the subject that loses least is
-// evicted: expired ones first, then those called least often, then those that expire
-// first, then those charged longest ago. A flood of subjects seen once therefore
-// evicts its own and not the hot one.
+// Each shard has a lock; a Take locks the shards of all its charges in ascending order, evaluates all, then commits
+// all. Every shard has one table for each Space, so subjects of one Space never evict subjects of another. In a full
+// table the next eight slots are compared, and the subject that loses least is evicted: expired subjects first, then
+// the subjects called least often, then those that expire first, then those charged longest ago. A flood of subjects
+// seen once therefore evicts its own subjects and not the hot subject.
 //
-// A Take for known subjects allocates nothing. Sliding logs and bucketed windows are
-// the exception in both respects: a subject of theirs takes up to 43 bytes
-// more for each tick that counts (of which there are at most Limit, or Buckets +
+// A Take for known subjects allocates nothing. Sliding logs and bucketed windows are the exception in both respects:
+// each of their subjects takes up to 43 bytes more for each tick that counts (no more ticks than Limit, or Buckets +
 // 1), so 430 KB for a log of 10,000, and that grows by allocation.
 type Memory struct {
 	seeds    [2]maphash.Seed
@@ -49,7 +44,7 @@ type Memory struct {
 	shards   []shard
 	many     sync.Pool // of *[MaxCharges]pending
 
-	spaces  atomic.Pointer[[]string] // index of a Space is its table
+	spaces  atomic.Pointer[[]string] // the index of a Space is its table
 	spaceMu sync.Mutex               // guards growing spaces
 }
 
@@ -60,7 +55,7 @@ type shard struct {
 	_      [64]byte         // no false sharing of mu with the next shard
 }
 
-// NewMemory builds an empty store. It has nothing to close.
+// NewMemory returns an empty store. It has nothing to close.
 func NewMemory(cfg MemoryConfig) *Memory {
 	cfg.MaxSubjects = cmp.Or(max(cfg.MaxSubjects, 0), 1<<18)
 	shards := 1
@@ -77,8 +72,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	return m
 }
 
-// lock takes locks in ascending order, so that no two calls can wait for each
-// other.
+// lock takes locks in ascending order, so that no two calls can wait for each other.
 func (m *Memory) lock(shards uint64) {
 	for ; shards != 0; shards &= shards - 1 {
 		m.shards[bits.TrailingZeros64(shards)].mu.Lock()
@@ -93,12 +87,10 @@ func (m *Memory) unlock(shards uint64) {
 
 // MemoryStats counts the subjects of a Memory.
 type MemoryStats struct {
-	// Subjects are remembered now, including expired ones that were not called
-	// since.
+	// Subjects is the number remembered now, including expired subjects that were not called since.
 	Subjects int64
-	// Evictions counts subjects that were evicted because their table was full,
-	// EvictedActive those of them that had something taken: each had its limit
-	// reset. If that grows, MaxSubjects is too small.
+	// Evictions is the number of subjects that were evicted because their table was full, and EvictedActive the number
+	// of these whose limit was in use: each had its limit reset. If it grows, MaxSubjects is too small.
 	Evictions, EvictedActive uint64
 }
 
@@ -119,12 +111,10 @@ func (m *Memory) Stats() MemoryStats {
 	return st
 }
 
-// RefundAt undoes a Take that this store allowed, for a decision that another
-// store then denied. now is the time that was given to that Take. It refunds
-// at most what was charged, never lifts a subject above its capacity, and never
-// allows more than if the charge had not been made: what a bucket has regained, or
-// what belongs to an earlier window, is not refunded twice. Charges that Take would
-// reject are ignored. It allocates nothing.
+// RefundAt undoes a Take that this store allowed, for a decision that another store then denied. now is the time that
+// was passed to that Take. It refunds no more than was charged, never lifts a subject above its capacity, and never
+// allows more than if the charge had not been made: tokens that a bucket has regained, and charges of an earlier
+// window, are not refunded twice. Charges that Take would reject are ignored. It allocates nothing.
 func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 	us := limitcore.Micros(now)
 	for i := range charges {
@@ -144,7 +134,7 @@ func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 	}
 }
 
-// Reset deletes what was charged to a subject, and its block.
+// Reset deletes the charges of a subject, and its block.
 func (m *Memory) Reset(s *Subject) {
 	id, shard, tab := m.locate(s)
 	sh := &m.shards[shard]
@@ -158,10 +148,9 @@ func (m *Memory) Reset(s *Subject) {
 	}
 }
 
-// SetWindowCounts makes it so that used is taken of a fixed or sliding window in the window
-// of at, and prev in the one before, whatever the limit is. It is for stores that
-// allow by themselves and read what others have allowed. Of the spec only Algorithm
-// and Window count; other algorithms are ignored. Equal sums change nothing.
+// SetWindowCounts sets the cost taken from a fixed or sliding window: used in the window of at, and prev in the window
+// before, whether or not the limit allows it. It is for stores that allow by themselves and read the costs that others
+// have allowed. Of the spec only Algorithm and Window matter; other algorithms are ignored. Equal sums change nothing.
 func (m *Memory) SetWindowCounts(at time.Time, s Subject, spec Spec, used, prev int64) {
 	compiled, err := (*limitcore.Spec)(&spec).Compile()
 	if err != nil {

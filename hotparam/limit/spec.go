@@ -1,13 +1,12 @@
 // Package limit defines limits and enforces them in one process.
 //
-// A [Spec] is a limit: write one, or use [PerSecond] and its like. A [Charge] takes
-// some of it, a [Result] is the answer. A [Store] judges the charges of one request together:
-// either all of them are charged or none is (law U3). [Memory] is the store of one
-// process; package redislimit has the one that many processes share.
+// A [Spec] is a limit: write one, or use [PerSecond] and the functions like it. A [Charge] takes some of it, a [Result]
+// is the answer. A [Store] judges the charges of one request together: either all of them are charged or none is (law
+// U3). [Memory] is the store of one process; package redislimit has the store that many processes share.
 //
-// The package is pure but for Memory.Wait: time is an argument, there is no I/O and no
-// goroutine. All arithmetic is exact in integers; see Spec.Validate for the domain. The laws
-// are stated in docs/limits.md. Package limittest tests them on any Store.
+// The package is pure except for Memory.Wait: time is an argument, there is no I/O and no goroutine. All arithmetic is
+// exact in integers; see Spec.Validate for the domain. The laws are stated in docs/limits.md. Package limittest tests
+// them on any Store.
 package limit
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// Algorithm names a way of limiting: a string, as rules files spell it.
+// Algorithm names a way of limiting, as a string that rules files use too.
 type Algorithm = hottype.Algorithm
 
 // The algorithms.
@@ -36,61 +35,56 @@ const (
 // Spec is one limit: an immutable value, comparable, shared freely.
 type Spec struct {
 	Algorithm Algorithm
-	// Limit per Window is the sustained rate: for a token bucket Limit tokens
-	// are refilled evenly over Window, for GCRA and a leaky bucket Limit calls fall
-	// due evenly over it, for a warm-up calls leave at most that fast; for a window it is
-	// what one window allows. 0 denies always.
+	// Limit per Window is the sustained rate: for a token bucket Limit tokens are refilled evenly over Window, for GCRA
+	// and a leaky bucket Limit calls fall due evenly over it, for a warm-up it is the fastest rate at which calls
+	// leave; one window allows Limit. 0 always denies.
 	Limit int64
 	// Window is a whole number of microseconds.
 	Window time.Duration
-	// Burst is the capacity of a token bucket, and what it starts with; 0
-	// denies always. For GCRA it is how many calls may come before they are due,
-	// for a leaky bucket how many may queue, so Burst + 1 at once. Other algorithms ignore it.
-	Burst int64
-	// Buckets is into how many equal parts a bucketed window cuts its Window.
+	// Burst is the capacity of a token bucket, and its tokens at the start; 0 always denies. For GCRA it is the number
+	// of calls that may come before they are due, for a leaky bucket the number that may queue, so Burst + 1 at once.
 	// Other algorithms ignore it.
+	Burst int64
+	// Buckets is the number of equal parts into which a bucketed window cuts its Window. Other algorithms ignore it.
 	Buckets int64
 
-	// InitialDeficit is how many tokens short of Burst a token bucket starts for a subject that has
-	// not been seen for a day. 0: it starts full.
+	// InitialDeficit is the number of tokens short of Burst with which a token bucket starts for a subject that has not
+	// been seen for a day. 0 means that it starts full.
 	InitialDeficit int64
-	// Wait is how long a call may be delayed until it fits: a call that would be
-	// denied with a RetryAfter of at most Wait is allowed and charged at once, and
-	// proceeds after Charge.Wait. If the wait would be longer, by a microsecond, it is denied at once. Only for
-	// a token bucket, GCRA, a leaky bucket and a warm-up.
+	// Wait is the time for which a call may be delayed until it fits: a call that would be denied with a RetryAfter of
+	// up to Wait is allowed and charged at once, and proceeds after Charge.Wait. If the wait would be longer, by a
+	// microsecond, it is denied at once. Only for a token bucket, GCRA, a leaky bucket and a warm-up.
 	Wait time.Duration
-	// WarmUp is the time that calls without a pause take to get from cold, at a third of
-	// the rate, to the rate. Other algorithms ignore it.
+	// WarmUp is the time in which calls without a pause get from cold, at a third of the rate, to the rate. Other
+	// algorithms ignore it.
 	WarmUp time.Duration
-	// Block denies a subject everything for that long after a denial, and
-	// BlockMax, if longer, lets that grow: each block that begins before the
-	// one before is over for as long as it lasted is twice as long, up to
-	// BlockMax. 0: a denial costs nothing (law U1).
+	// Block is the time for which a subject is denied everything after a denial. BlockMax, if longer, lets that grow:
+	// each block that begins before the previous block has been over for its own length is twice as long, up to
+	// BlockMax. 0 means that a denial costs nothing (law U1).
 	Block, BlockMax time.Duration
 }
 
-// Every allows n calls per window, as a token bucket of n: all of them at once, or
-// one each time that a part of the window is over. It is what most limits mean;
-// write a Spec for another burst or algorithm.
+// Every returns a limit of n calls per window, as a token bucket of n: all of them at once, or one each time that a
+// part of the window is over. Most limits mean this; write a Spec for another burst or algorithm.
 func Every(window time.Duration, n int64) Spec {
 	return Spec{Algorithm: TokenBucket, Limit: n, Window: window, Burst: n}
 }
 
-// PerSecond is Every second.
+// PerSecond returns a limit of n calls every second.
 func PerSecond(n int64) Spec { return Every(time.Second, n) }
 
-// PerMinute is Every minute.
+// PerMinute returns a limit of n calls every minute.
 func PerMinute(n int64) Spec { return Every(time.Minute, n) }
 
-// PerHour is Every hour.
+// PerHour returns a limit of n calls every hour.
 func PerHour(n int64) Spec { return Every(time.Hour, n) }
 
-// Capacity is the most that can be allowed at one instant, including calls that
-// wait, in whole calls; 0 if the limit denies always.
+// Capacity returns the maximum that can be allowed at one instant, including calls that wait, in whole calls, or 0 if
+// the limit always denies.
 func (s Spec) Capacity() int64 { return limitcore.Spec(s).Capacity() }
 
-// Validate rejects what cannot be kept exactly. The domain is that of Lua,
-// whose numbers are doubles: every product of the algorithms stays below 2^53.
+// Validate returns an error for a limit that cannot be kept exactly. The domain is that of Lua, whose numbers are
+// doubles: every product of the algorithms stays below 2^53.
 //
 //   - Window: whole microseconds, positive, at most 2^45 us (407 days);
 //   - Limit and Burst: not negative, below 2^53;

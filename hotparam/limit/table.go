@@ -11,15 +11,15 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// subjectHash stands for a subject.
+// subjectHash is the hash that identifies a subject.
 type subjectHash struct{ hi, lo uint64 }
 
 type entry struct {
 	id    subjectHash
 	state limitcore.State
-	// calls counts the calls since it was put here, denied ones too.
+	// calls is the number of calls since the entry was made, including denied calls.
 	calls uint32
-	// log is the number of its tick log, 0 for none.
+	// log is the number of its tick log, or 0 if it has no tick log.
 	log int32
 }
 
@@ -29,10 +29,9 @@ func (e *entry) called() {
 	}
 }
 
-// table holds the subjects of one Space in one shard. Its shard's lock guards
-// it. The zero value is empty.
+// table holds the subjects of one Space in one shard. Its shard's lock guards it. The zero value is empty.
 type table struct {
-	index   map[uint64]int32 // ident.hi to the slot in entries
+	index   map[uint64]int32 // subjectHash.hi to the slot in entries
 	entries []entry
 	logs    limitcore.Logs
 	hand    int // next slot to compare when a slot is needed
@@ -41,8 +40,8 @@ type table struct {
 	evicted, evictedLive uint64
 }
 
-// find returns the slot of a subject, -1 when it is not known. Two subjects of
-// one table with the same hi (once in 2^64) evict each other.
+// find returns the slot of a subject, or -1 if it is unknown. Two subjects of one table with the same hi (once in 2^64)
+// evict each other.
 func (t *table) find(id subjectHash) int32 {
 	if i, ok := t.index[id.hi]; ok && t.entries[i].id == id {
 		return i
@@ -50,7 +49,7 @@ func (t *table) find(id subjectHash) int32 {
 	return -1
 }
 
-// put makes a place for a subject that is not known and returns its slot.
+// put makes a place for an unknown subject and returns its slot.
 func (t *table) put(id subjectHash, capacity int, now int64) int32 {
 	slot, taken := t.index[id.hi]
 	switch {
@@ -81,9 +80,8 @@ func (t *table) evict(slot int32, now int64) {
 	delete(t.index, e.id.hi)
 }
 
-// victim moves the hand over eight slots at most and returns the one whose
-// loss costs least. A subject is compared once in a round of the hand, so a new
-// one has an eighth of the table's turnover to be called again.
+// victim moves the hand over up to eight slots and returns the slot whose loss costs least. A subject is compared once
+// in a round of the hand, so a new subject has an eighth of the table's turnover to be called again.
 func (t *table) victim(now int64) int32 {
 	best, bestLoss := -1, evictionCost{}
 	for range min(8, len(t.entries)) {
@@ -103,9 +101,9 @@ func (t *table) victim(now int64) int32 {
 
 // evictionCost is the cost of evicting a subject, compared field by field.
 type evictionCost struct {
-	calls int   // how often it was called, as a power of two
-	left  int64 // how long until it expires; 0: it has
-	at    int64 // when it was last charged
+	calls int   // number of calls, as a power of two
+	left  int64 // time until it expires, or 0 if it has expired
+	at    int64 // time of its last charge
 }
 
 func (e *entry) loss(now int64) evictionCost {
@@ -122,13 +120,13 @@ func (l evictionCost) less(m evictionCost) bool {
 	return l.at < m.at
 }
 
-// locate returns where a subject is remembered, if it is: its hash, its shard and
-// the table of its Space there.
+// locate returns the place where a subject is remembered, if it is: its hash, its shard and the table of its Space
+// there.
 func (m *Memory) locate(s *Subject) (subjectHash, uint8, *table) {
 	return m.tableOf(m.hashSubject(s), s.Space)
 }
 
-// hashSubject is the hash of a subject without its Space.
+// hashSubject returns the hash of a subject without its Space.
 func (m *Memory) hashSubject(s *Subject) (id subjectHash) {
 	if s.Name != "" {
 		id = subjectHash{maphash.String(m.seeds[0], s.Name), maphash.String(m.seeds[1], s.Name)}
@@ -145,8 +143,8 @@ func (m *Memory) hashSubject(s *Subject) (id subjectHash) {
 	return id
 }
 
-// hashAddr hashes an address by its bytes, which costs a quarter of what hashing it
-// as a value does; with a zone, which is rare, as a value.
+// hashAddr hashes an address by its bytes, which costs a quarter of hashing it as a value. An address with a zone,
+// which is rare, is hashed as a value.
 func (m *Memory) hashAddr(a netip.Addr) (hi, lo uint64) {
 	if a.Zone() != "" {
 		return maphash.Comparable(m.seeds[0], a), maphash.Comparable(m.seeds[1], a)
@@ -159,7 +157,7 @@ func (m *Memory) hashAddr(a netip.Addr) (hi, lo uint64) {
 	return hi, lo
 }
 
-// tableOf is where a hash belongs in the table of a Space.
+// tableOf returns the place of a hash in the table of a Space.
 func (m *Memory) tableOf(id subjectHash, name string) (subjectHash, uint8, *table) {
 	space := m.space(name)
 	if space == maxSpaces-1 { // the table that Spaces share
@@ -170,7 +168,7 @@ func (m *Memory) tableOf(id subjectHash, name string) (subjectHash, uint8, *tabl
 	return id, shard, &m.shards[shard].tables[space]
 }
 
-// space is the index of a Space, given out when it is first seen.
+// space returns the index of a Space. A new Space is assigned an index.
 func (m *Memory) space(name string) int {
 	known := *m.spaces.Load()
 	if i := slices.Index(known, name); i >= 0 {
@@ -192,7 +190,7 @@ func (m *Memory) addSpace(name string) int {
 	if len(known) == maxSpaces {
 		return maxSpaces - 1
 	}
-	// The name is kept: it must not live in a buffer that is used again.
+	// The name is kept, so it must not be in a buffer that is used again.
 	grown := slices.Concat(known, []string{strings.Clone(name)})
 	m.spaces.Store(&grown)
 	return len(known)

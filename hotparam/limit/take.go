@@ -14,20 +14,20 @@ type pending struct {
 	id       subjectHash
 	compiled limitcore.Compiled
 	next     limitcore.State
-	cost     int64 // with earlier charges of the same subject
-	newBlock block // that a denial begins, length 0: none
-	slot     int32 // -1: not known yet
+	cost     int64 // including earlier charges of the same subject
+	newBlock block // block that a denial begins; length 0 means no block
+	slot     int32 // -1 if unknown
 	shard    uint8
 }
 
-// Take implements Store. Cost: one lock per shard touched, about 100 ns for a
-// charge; three times that for a subject that is new.
+// Take implements Store. It costs one lock for each shard that it touches, and about 100 ns for a charge; three times
+// as much for a new subject.
 func (m *Memory) Take(_ context.Context, now time.Time, charges []Charge, results []Result) (bool, error) {
 	if err := CheckCharges(charges, results); err != nil {
 		return false, err
 	}
 	us := limitcore.Micros(now)
-	var few [3]pending // clearing it is a part of the cost: no more than usual
+	var few [3]pending // clearing it is a part of the cost: no larger than usual
 	if len(charges) <= len(few) {
 		return m.take(us, charges, results, few[:len(charges)])
 	}
@@ -69,7 +69,7 @@ func (m *Memory) prepare(charges []Charge, ps []pending) (locks uint64, err erro
 	return locks, nil
 }
 
-// evaluate fills results and what each state would become.
+// evaluate fills results and the next state of each charge.
 func evaluate(now int64, charges []Charge, results []Result, ps []pending) bool {
 	all := true
 	for i := range ps {
@@ -85,8 +85,8 @@ func evaluate(now int64, charges []Charge, results []Result, ps []pending) bool 
 	return all
 }
 
-// addEarlier adds the cost of earlier charges of the same Take for the same subject:
-// together they are one charge.
+// addEarlier adds the cost of earlier charges of the same Take for the same subject, because together they are one
+// charge.
 func (p *pending) addEarlier(earlier []pending) {
 	for j := len(earlier) - 1; j >= 0; j-- {
 		if e := &earlier[j]; e.id == p.id && e.tab == p.tab {
@@ -103,7 +103,7 @@ func (p *pending) stored() *limitcore.State {
 	return &p.tab.entries[p.slot].state
 }
 
-// log is the tick log of the stored state; only sliding logs have one.
+// log returns the tick log of the stored state; only sliding logs have a tick log.
 func (p *pending) log() *limitcore.Log {
 	if p.compiled.Kind != limitcore.KindLog || p.slot < 0 {
 		return nil
@@ -117,7 +117,7 @@ func (m *Memory) commit(now int64, ps []pending) {
 		if p.cost == 0 || p.chargedAgain(ps[i+1:]) {
 			continue
 		}
-		// The charge before may have evicted the slot.
+		// The previous charge may have evicted the slot.
 		if p.slot < 0 || p.tab.entries[p.slot].id != p.id {
 			p.slot = p.tab.put(p.id, m.capacity, now)
 		}
@@ -127,8 +127,7 @@ func (m *Memory) commit(now int64, ps []pending) {
 	}
 }
 
-// chargedAgain reports whether a later charge is for the same subject; that one counts
-// for both.
+// chargedAgain reports whether a later charge is for the same subject; that charge counts for both.
 func (p *pending) chargedAgain(later []pending) bool {
 	for i := range later {
 		if later[i].id == p.id && later[i].tab == p.tab {
@@ -138,9 +137,8 @@ func (p *pending) chargedAgain(later []pending) bool {
 	return false
 }
 
-// undo makes the results of a denied request those of a request that has charged
-// nothing. Only the statistics of known subjects change, and what InitialDeficit and
-// Block need.
+// undo makes the results of a denied request the same as if the request had charged nothing. Only the statistics of
+// known subjects change, and the state that InitialDeficit and Block need.
 func (m *Memory) undo(now int64, results []Result, ps []pending) {
 	for i := range ps {
 		p := &ps[i]
@@ -162,8 +160,7 @@ func (m *Memory) undo(now int64, results []Result, ps []pending) {
 	}
 }
 
-// insertDenied remembers the subject of a charge that was denied, where it was not known
-// and its bucket does not start full.
+// insertDenied remembers the subject of a denied charge, if it was unknown and its bucket does not start full.
 func (m *Memory) insertDenied(now int64, p *pending) {
 	if known := p.stored(); p.compiled.InitialDeficit == 0 || p.cost == 0 ||
 		!known.None() && !limitcore.Ahead(known.ChargedAt(), now) {
@@ -185,28 +182,26 @@ func setResult(o limitcore.Outcome, capacity int64, r *Result) {
 	}
 }
 
-// Block. A denied subject stays denied for a while, whatever its limit would allow: a
-// configured penalty, and the only thing beside statistics that a denial changes. Calls
-// meanwhile do not extend it. A denial within the length of the last block after its end
-// blocks for twice as long, up to BlockMax; after that the length starts over.
+// Block. A denied subject stays denied for a while, even if its limit would allow it again: a configured penalty, and
+// the only change besides statistics that a denial makes. Calls meanwhile do not extend it. A denial within the length
+// of the last block after its end blocks for twice as long, up to BlockMax; after that the length starts over.
 //
-// Only a denial that waiting would have avoided begins a block: a cost above the capacity
-// is a matter of the caller's configuration. A request that another limit denied begins
-// none either.
+// Only a denial that waiting would have avoided begins a block: a cost above the capacity is a matter of the caller's
+// configuration. A request that another limit denied does not begin a block either.
 
-// block is what is remembered of a subject's last block, in microseconds.
+// block is the last block of a subject, in microseconds.
 type block struct{ until, length int64 }
 
-// forgetAt is when the block no longer has any effect.
+// forgetAt returns the time from which the block no longer has any effect.
 func (b block) forgetAt() int64 { return b.until + b.length }
 
-// remaining is how much longer the subject is denied, 0 when it is not. A limit with a
-// BlockMax below the length of the current block shortens it.
+// remaining returns the time for which the subject is still denied, or 0 if it is not. A limit with a BlockMax below
+// the length of the current block shortens it.
 func (b block) remaining(t *limitcore.Compiled, now int64) int64 {
 	return max(0, min(b.until-now, t.BlockMax))
 }
 
-// next is the block that a denial at now begins.
+// next returns the block that a denial at now begins.
 func (b block) next(t *limitcore.Compiled, now int64) block {
 	length := t.Block
 	if now < b.forgetAt() {
@@ -215,7 +210,7 @@ func (b block) next(t *limitcore.Compiled, now int64) block {
 	return block{now + length, length}
 }
 
-// denyBlocked makes an outcome that of a subject which is blocked for left.
+// denyBlocked makes an outcome the outcome of a subject that is blocked for left.
 func denyBlocked(o *limitcore.Outcome, cost, left int64) {
 	o.Remaining, o.Reset = 0, max(o.Reset, left)
 	if cost > 0 {
@@ -226,8 +221,8 @@ func denyBlocked(o *limitcore.Outcome, cost, left int64) {
 	}
 }
 
-// applyBlock applies the block of its subject to a charge: a current one denies it, and a
-// denial begins one. If the request is denied, undo stores begun.
+// applyBlock applies the block of its subject to a charge: a current block denies it, and a denial begins a block. If
+// the request is denied, undo stores the blocks that began.
 func (p *pending) applyBlock(o *limitcore.Outcome, now int64) {
 	p.newBlock = block{}
 	if p.compiled.Block == 0 {
@@ -238,7 +233,7 @@ func (p *pending) applyBlock(o *limitcore.Outcome, now int64) {
 		b = block{}
 	}
 	if left := b.remaining(&p.compiled, now); left > 0 {
-		if o.Allowed && p.cost > 0 { // nothing is charged: reset is that of a peek
+		if o.Allowed && p.cost > 0 { // nothing is charged: reset is the reset of a peek
 			s := *p.stored()
 			*o = p.compiled.Charge(&s, p.log(), now, 0)
 		}
@@ -251,8 +246,8 @@ func (p *pending) applyBlock(o *limitcore.Outcome, now int64) {
 	}
 }
 
-// blockUntil keeps a block. In a full table another one is evicted: the first of those
-// compared that has ended, else the last of them.
+// blockUntil keeps a block. In a full table another block is evicted: the first of the compared blocks that has ended,
+// else the last of them.
 func (t *table) blockUntil(id subjectHash, b block, capacity int, now int64) {
 	if t.blocks == nil {
 		t.blocks = make(map[subjectHash]block)

@@ -6,9 +6,9 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// ClientWindows are fixed and sliding windows of clients, compiled once. They are the same limits as charges of their
-// Spaces and Specs: what one takes, the other counts. For a client that has been charged before and is within its
-// windows, which most are, Take costs a third of Memory.Take. Any number of goroutines may use it.
+// ClientWindows holds fixed and sliding windows of clients, compiled once. They are the same limits as charges of their
+// Spaces and Specs: each counts the charges of the other. For a client that has been charged before and is within its
+// windows, as most clients are, Take costs a third of Memory.Take. Any number of goroutines may use it.
 type ClientWindows struct {
 	m  *Memory
 	of []clientWindow
@@ -19,11 +19,12 @@ type clientWindow struct {
 	space    int
 }
 
-// MaxClientWindows is how many windows ClientWindows may have.
+// MaxClientWindows is the maximum number of windows of a ClientWindows.
 const MaxClientWindows = 2
 
-// ClientWindows compiles the windows of charges, whose Client and Cost do not count. It returns nil where Memory.Take
-// has to be used: other algorithms, blocks, invalid specs, no window or too many, and a Space twice or one of too many.
+// ClientWindows compiles the windows of charges, whose Client and Cost are ignored. It returns nil if Memory.Take has
+// to be used: for other algorithms, blocks, invalid specs, no window or too many, and a Space twice or a Space without
+// a table of its own.
 func (m *Memory) ClientWindows(charges []Charge) *ClientWindows {
 	if len(charges) == 0 || len(charges) > MaxClientWindows {
 		return nil
@@ -55,7 +56,7 @@ func (w *ClientWindows) Take(now time.Time, of *Subject, cost int64, results []R
 	for i := range w.of {
 		c := &w.of[i]
 		t := &sh.tables[c.space]
-		if int(slot) >= len(t.entries) || t.entries[slot].id != id { // most are in one place of both tables
+		if int(slot) >= len(t.entries) || t.entries[slot].id != id { // most clients have the same slot in both tables
 			slot = t.find(id)
 		}
 		if slot < 0 || t.entries[slot].log != 0 {

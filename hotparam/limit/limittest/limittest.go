@@ -1,6 +1,6 @@
-// Package limittest checks that a limiter holds the laws of docs/limits.md: [Run] checks one [limit.Store],
-// [RunEquivalence] two that have to agree in every number. Each law takes HOTPARAM_LIMIT_STEPS random steps, 10,000 by
-// default.
+// Package limittest checks that a limiter holds the laws of docs/limits.md: [Run] checks one [limit.Store], and
+// [RunEquivalence] checks that two stores agree in every number. Each law takes HOTPARAM_LIMIT_STEPS random steps,
+// 10,000 by default.
 package limittest
 
 import (
@@ -11,32 +11,30 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/limitlaws"
 )
 
-// Fixture is a store under test with its clock in the test's hand: Store and Reset have to be set, and SetClock for
-// a store with a clock of its own. A function that is nil (Expire, Dump, TTLs, Refund) skips its law. Every law gets a
-// fixture of its own and uses it from one goroutine, but for Store.
+// Fixture is a store under test whose clock the test sets: Store and Reset have to be set, and SetClock for a store
+// with a clock of its own. A function that is nil (Expire, Dump, TTLs, Refund) skips its law. Every law has a fixture
+// of its own and uses it from one goroutine, except for Store.
 type Fixture struct {
 	Store limit.Store
 	// Reset forgets all state.
 	Reset func()
-	// SetClock moves the clock of a store that ignores the now it is given; nil
-	// for stores that use it.
+	// SetClock moves the clock of a store that ignores the parameter now; nil for stores that use it.
 	SetClock func(now time.Time)
-	// Expire makes vanish what has expired by now; it must not vanish before.
-	// nil: the store cannot be made to, and law U8 is skipped.
+	// Expire removes the state that has expired by now; such state must not vanish before. It is nil if the store
+	// cannot be made to remove it; law U8 is then skipped.
 	Expire func(now time.Time)
-	// Dump writes out all state, the same text for the same state; nil: the
-	// store cannot, and laws U1 and U2 are judged by results alone.
+	// Dump returns all state as text, the same text for the same state. It is nil if the store cannot; laws U1 and U2
+	// are then judged by results alone.
 	Dump func() string
-	// TTLs gives for every piece of state how long it will still be kept, 0 or
-	// less for one that is kept for ever. nil: the store has no expiry that can
-	// be seen, and law U9 is skipped.
+	// TTLs returns for every piece of state the time for which it will still be kept, or 0 or less if it is kept for
+	// ever. It is nil if the store's expiry cannot be observed; law U9 is then skipped.
 	TTLs func() []time.Duration
-	// OverNodes says that a store charges on several nodes and undoes that when one of them
-	// denies, which docs/limits.md describes: exactly only while time runs forward and a
-	// subject keeps its spec. So random traces neither turn the clock back nor change specs.
+	// OverNodes is true of a store that charges on several nodes and undoes that when one of them denies, as
+	// docs/limits.md describes: exactly only while time runs forward and a subject keeps its spec. So random traces
+	// neither turn the clock back nor change specs.
 	OverNodes bool
-	// Refund takes back, now, what a request that was allowed at a time has
-	// charged; nil: RunEquivalence tries none.
+	// Refund undoes at time now the charges of a request that was allowed at time at. If it is nil, RunEquivalence
+	// tries no refunds.
 	Refund func(now, at time.Time, charges []limit.Charge)
 }
 
@@ -50,8 +48,8 @@ func RunEquivalence(t *testing.T, one, other Fixture) {
 	limitlaws.RunEquivalence(t, limitlaws.Fixture(one), limitlaws.Fixture(other))
 }
 
-// InFlightLimiter bounds calls in flight, as [limit.InFlight] does, by bounds that may change with every call.
-// A call whose now is earlier than that of the last call that took a slot counts at the time of that call.
+// InFlightLimiter bounds calls in flight, as [limit.InFlight] does, by bounds that may change with every call. A call
+// whose now is earlier than the now of the last call that took a slot counts at the time of that call.
 type InFlightLimiter interface {
 	Acquire(now time.Time, most int64, life time.Duration, id string) limit.Result
 	Release(now time.Time, id string) (held bool)
@@ -68,5 +66,5 @@ func RunDeadline(t testing.TB, store limit.Store, freeze func(), charges ...limi
 	limitlaws.RunDeadline(t, store, freeze, charges...)
 }
 
-// AdversarialSubjects are subjects that a store has to keep apart, of any length and any bytes.
+// AdversarialSubjects returns subjects that a store has to keep apart, of any length and any bytes.
 func AdversarialSubjects() []limit.Subject { return limitlaws.AdversarialSubjects() }
