@@ -10,13 +10,12 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 )
 
-// InFlight bounds how many calls run at the same time in all processes. Any number of
-// goroutines may share it; every call is one round trip. Make it with [Limiter.InFlight]: the
-// methods of the zero value return an error.
+// InFlight bounds the number of calls that run at the same time in all processes. Any number of goroutines may share
+// it; every call is one round trip. Make it with [Limiter.InFlight]: the methods of the zero value return an error.
 type InFlight struct{ places *redislimits.InFlight }
 
-// InFlight has the places under a key, of which there are most. A place that is not
-// released expires after life. It panics on what limit.NewInFlight rejects.
+// InFlight returns the InFlight of a key, with most places. A place that is not released expires after life. It panics
+// on arguments that limit.NewInFlight rejects.
 func (l *Limiter) InFlight(key string, most int64, life time.Duration) *InFlight {
 	l.mustBeBuilt()
 	places, err := l.store.InFlight(key, most, life)
@@ -26,8 +25,8 @@ func (l *Limiter) InFlight(key string, most int64, life time.Duration) *InFlight
 	return &InFlight{places}
 }
 
-// Acquire takes a place under an id, or prolongs that of an id that has one. The result
-// is that of limit.InFlight. After an error a place may have been taken.
+// Acquire takes a place under an id, or prolongs the lease of an id that has a place. The result has the meaning of
+// limit.InFlight. After an error a place may have been taken.
 func (f *InFlight) Acquire(ctx context.Context, id string) (limit.Result, error) {
 	if err := f.checkBuilt(); err != nil {
 		return limit.Result{}, err
@@ -35,8 +34,8 @@ func (f *InFlight) Acquire(ctx context.Context, id string) (limit.Result, error)
 	return f.places.Acquire(ctx, id)
 }
 
-// Release releases the place of an id, and reports whether it had one: false also if
-// it had expired.
+// Release releases the place of an id, and reports whether the id had a place. It returns false also if the place had
+// expired.
 func (f *InFlight) Release(ctx context.Context, id string) (bool, error) {
 	if err := f.checkBuilt(); err != nil {
 		return false, err
@@ -44,7 +43,7 @@ func (f *InFlight) Release(ctx context.Context, id string) (bool, error) {
 	return f.places.Release(ctx, id)
 }
 
-// checkBuilt returns an error for an InFlight that Limiter.InFlight has not made.
+// checkBuilt returns an error for an InFlight that was not made by Limiter.InFlight.
 func (f *InFlight) checkBuilt() error {
 	if f == nil || f.places == nil {
 		return errors.New("redislimit: the InFlight is nil or the zero value: make it with New and Limiter.InFlight")

@@ -3,15 +3,13 @@
 //	limits := redislimit.New(rdb)
 //	result, err := limits.Allow(ctx, "mail:anna", limit.PerSecond(10))
 //
-// rdb is the caller's go-redis client: one server, Sentinel, or a cluster. A limit is
-// named by its key and kept exactly, by the clock of Redis; package limit has the
-// algorithms. A call is one round trip, and calls that come at the same time share
-// one. Keys in Redis begin with "hp:{limits", and each expires.
+// rdb is the caller's go-redis client: one server, Sentinel, or a cluster. A limit is named by its key and kept
+// exactly, by the clock of Redis; package limit has the algorithms. A call is one round trip, and calls that are made
+// at the same time share one. Keys in Redis begin with "hp:{limits", and each expires.
 //
-// An error means that Redis did not answer, or that the limit is invalid: the caller
-// chooses whether to allow or deny then. It is not known whether the call was charged.
-// Set ContextTimeoutEnabled of rdb, or go-redis waits for its own timeouts if the
-// context ends sooner.
+// An error means that Redis did not answer, or that the limit is invalid: the caller then chooses whether to allow or
+// deny. It is unknown whether the call was charged. Set ContextTimeoutEnabled of rdb, or go-redis waits for its own
+// timeouts if the context ends sooner.
 package redislimit
 
 import (
@@ -28,23 +26,21 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// namespace is the tenant of the keys of this package in Redis, and space separates
-// them from its other keys.
+// namespace is the tenant of the keys of this package in Redis, and space separates them from its other keys.
 const (
 	namespace = "limits"
 	space     = "key"
 )
 
-// Limiter keeps limits in Redis. Any number of goroutines may share it, and should:
-// calls of one Limiter that come at the same time share a round trip. Make it with New: the
-// methods of the zero value return an error, or panic if they return no error.
+// Limiter keeps limits in Redis. Any number of goroutines may share it, and should: calls of one Limiter at the same
+// time share a round trip. Make it with New: the methods of the zero value return an error, or panic if they return no
+// error.
 type Limiter struct {
 	store *redislimits.Limiter
 }
 
-// New makes a Limiter with the caller's client, which stays open and as it is. It
-// panics if the client is nil, or neither a *redis.Client nor a *redis.ClusterClient: the
-// servers of a Ring share no state.
+// New returns a Limiter that uses the caller's client, which stays open and unchanged. It panics if the client is nil,
+// or neither a *redis.Client nor a *redis.ClusterClient, because the servers of a Ring share no state.
 func New(rdb redis.UniversalClient) *Limiter {
 	c, err := redisclient.Wrap(rdb, redisclient.Config{Namespace: namespace})
 	if err != nil {
@@ -53,7 +49,7 @@ func New(rdb redis.UniversalClient) *Limiter {
 	return &Limiter{store: redislimits.New(c)}
 }
 
-// checkBuilt returns an error for a Limiter that New has not made.
+// checkBuilt returns an error for a Limiter that was not made by New.
 func (l *Limiter) checkBuilt() error {
 	if l == nil || l.store == nil {
 		return errors.New("redislimit: the Limiter is nil or the zero value: make it with New")
@@ -61,36 +57,34 @@ func (l *Limiter) checkBuilt() error {
 	return nil
 }
 
-// mustBeBuilt panics on a Limiter that New has not made. It is for methods that return no error.
+// mustBeBuilt panics on a Limiter that was not made by New. It is for methods that return no error.
 func (l *Limiter) mustBeBuilt() {
 	if err := l.checkBuilt(); err != nil {
 		panic(err.Error())
 	}
 }
 
-// Result answers a call.
+// Result is the answer to a call.
 type Result struct {
-	// Allowed is whether the call may proceed. Taken is what it took: its n, less with
-	// AllowUpTo, 0 if it was denied.
+	// Allowed is true if the call may proceed. Taken is the amount that it took: its n, less with AllowUpTo, 0 if it
+	// was denied.
 	Allowed bool
 	Taken   int64
-	// Limit is the most that can be taken at one instant, Remaining what could be
-	// taken right now.
+	// Limit is the maximum that can be taken at one instant, Remaining the amount that could be taken right now.
 	Limit, Remaining int64
-	// RetryAfter is how long a denied call has to wait until it fits: 0 when allowed,
-	// hottype.Never if its n is above Limit.
+	// RetryAfter is the time that a denied call has to wait until it fits: 0 if allowed, hottype.Never if its n is
+	// above Limit.
 	RetryAfter time.Duration
 	// ResetAfter is the time until Remaining is Limit again.
 	ResetAfter time.Duration
-	// Wait is how long an allowed call has to be delayed: 0 unless the limit has a
-	// Wait or is a leaky bucket.
+	// Wait is the time by which an allowed call has to be delayed: 0 unless the limit has a Wait or is a leaky bucket.
 	Wait time.Duration
 
-	charge limit.Charge // what was taken, for Refund
+	charge limit.Charge // charge that was made, for Refund
 	at     time.Time
 }
 
-// Allow takes one of what a limit allows a key, if it is there.
+// Allow takes one call from the limit of a key, if one remains.
 func (l *Limiter) Allow(ctx context.Context, key string, spec limit.Spec) (Result, error) {
 	return l.AllowN(ctx, key, spec, 1)
 }
@@ -113,8 +107,8 @@ func (l *Limiter) AllowN(ctx context.Context, key string, spec limit.Spec, n int
 	return s.result(charges[0], results[0], taken), nil
 }
 
-// AllowUpTo takes what remains, at most n: Taken is how much. It costs up to two
-// round trips, and one more each time that another process was faster.
+// AllowUpTo takes the amount that remains, up to n; Taken is that amount. It costs up to two round trips, and one more
+// each time that another process was faster.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, spec limit.Spec, n int64) (Result, error) {
 	if err := l.checkBuilt(); err != nil {
 		return Result{}, err
@@ -128,18 +122,18 @@ func (l *Limiter) AllowUpTo(ctx context.Context, key string, spec limit.Spec, n 
 	return s.result(c, r, taken), nil
 }
 
-// Peek returns what could be taken, and takes nothing.
+// Peek returns the amount that could be taken, and takes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string, spec limit.Spec) (Result, error) {
 	return l.AllowN(ctx, key, spec, 0)
 }
 
-// Wait takes one, and returns when the caller may proceed. If ctx would end sooner, it returns
-// limit.ErrDeadline at once; if ctx ends meanwhile, its error. It has taken nothing then, or
-// refunds what it took as soon as Redis has answered.
+// Wait takes one call, and returns when the caller may proceed. If ctx would end sooner, it returns limit.ErrDeadline
+// at once; if ctx ends meanwhile, its error. It has taken nothing then, or refunds the call as soon as Redis has
+// answered.
 //
-// With a Wait of the limit a caller takes its turn at once, and callers proceed in the order
-// in which they came. Without one, or if its queue is full, Wait tries again when the call
-// would fit, and a later caller may be first.
+// With a Wait of the limit a caller takes its turn at once, and callers proceed in the order in which they came.
+// Without a Wait of the limit, or if its queue is full, Wait tries again when the call would fit, and a later caller
+// may be first.
 func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 	for {
 		r, err := l.allowWhile(ctx, key, spec)
@@ -151,7 +145,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 			pause = r.RetryAfter
 		}
 		if err := wait.Within(ctx, pause, limit.ErrDeadline); err != nil {
-			if r.Allowed { // it does not proceed: others may
+			if r.Allowed { // it does not proceed, so others may
 				_, back := l.Refund(context.WithoutCancel(ctx), r)
 				err = errors.Join(err, back)
 			}
@@ -163,8 +157,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 	}
 }
 
-// allowWhile is Allow, and refunds the call if ctx ends before its answer comes: a call that is given up may have been
-// made all the same.
+// allowWhile allows like Allow, and refunds the call if ctx ends before its answer arrives: an abandoned call may have
+// been made nevertheless.
 func (l *Limiter) allowWhile(ctx context.Context, key string, spec limit.Spec) (Result, error) {
 	type answer struct {
 		result Result
@@ -190,10 +184,9 @@ func (l *Limiter) allowWhile(ctx context.Context, key string, spec limit.Spec) (
 	}
 }
 
-// Refund refunds what an allowed call took, because it was not made after all, and
-// reports whether it could: what a bucket has regained, or belongs to an earlier
-// window, is not refunded twice. Refund a result once; after an error it may have
-// been refunded.
+// Refund refunds an allowed call, because it was not made after all, and reports whether it could: tokens that a bucket
+// has regained, or a charge of an earlier window, are not refunded twice. Refund a result once; after an error it may
+// have been refunded.
 func (l *Limiter) Refund(ctx context.Context, r Result) (bool, error) {
 	if err := l.checkBuilt(); err != nil || r.Taken == 0 {
 		return false, err
@@ -205,7 +198,7 @@ func (l *Limiter) Refund(ctx context.Context, r Result) (bool, error) {
 	return results[0].Allowed, nil
 }
 
-// Reset deletes what a key has taken, under any limit.
+// Reset deletes the charges of a key, under any limit.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := l.checkBuilt(); err != nil {
 		return err
@@ -216,18 +209,16 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return nil
 }
 
-// Store judges calls that several limits apply to, all or nothing; Take ignores its
-// time and uses the clock of Redis. A Subject of it is none of the keys of Allow,
-// unless its Space is "key".
+// Store returns a store that judges calls to which several limits apply, all or nothing; Take ignores its time and uses
+// the clock of Redis. A Subject of it is not a key of Allow, unless its Space is "key".
 func (l *Limiter) Store() limit.Store {
 	l.mustBeBuilt()
 	return l.store
 }
 
-// Throttle does what redis-cell's CL.THROTTLE key burst count period quantity does, on
-// a server without that module: count calls per period, burst more than one at once;
-// quantity of them are taken now, 0 takes none. period is whole seconds.
-// Its keys are not those of Allow.
+// Throttle does the same as redis-cell's CL.THROTTLE key burst count period quantity, on a server without that module:
+// count calls per period, burst more than one at once; quantity of them are taken now, 0 takes nothing. period is whole
+// seconds. Its keys are not the keys of Allow.
 func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration,
 	quantity int64) (limit.ThrottleReply, error) {
 	if err := l.checkBuilt(); err != nil {
@@ -244,7 +235,7 @@ func charge(key string, spec limit.Spec, n int64) limit.Charge {
 	return limit.Charge{Subject: limit.Subject{Space: space, Name: key}, Spec: spec, Cost: n}
 }
 
-// recorder is the store of one call; it keeps when the last charge was made.
+// recorder is the store of one call; it keeps the time of the last charge.
 type recorder struct {
 	store *redislimits.Limiter
 	at    time.Time
