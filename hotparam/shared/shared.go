@@ -1,5 +1,5 @@
 // Package shared joins a hotparam.Pipeline with others: counts go to aggregators, hot keys and overrides come back by
-// Redis, and limits hold for all processes together. It is a package of its own so that a service alone links neither
+// Redis, and limits apply to all processes together. It is a package of its own so that a service alone links neither
 // go-redis nor a StatsD client.
 //
 //	p, err := hotparam.New(hotparam.Config{
@@ -29,20 +29,19 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Config says how a pipeline reaches the others. Redis is needed, and one of StatsD and Sink.
+// Config holds the connections of a pipeline to others. Redis is needed, and either StatsD or Sink.
 type Config struct {
-	// Redis is where hot keys and overrides come from and where shared limits are
-	// kept. It is a *redis.Client, also of Sentinel, or a *redis.ClusterClient.
+	// Redis is the client of the server from which hot keys and overrides are read and in which shared limits are kept.
+	// It is a *redis.Client, also of Sentinel, or a *redis.ClusterClient.
 	//
-	// The client is neither used nor changed nor closed: its options (addresses,
-	// credentials, TLS, dialer) are taken for connections of the pipeline's own, which
-	// are made for short calls without retries. Keep it open while Run runs.
+	// The client is neither used nor changed nor closed: its options (addresses, credentials, TLS, dialer) are copied
+	// to connections of the pipeline's own, which are made for short calls without retries. Keep it open while Run
+	// runs.
 	Redis redis.UniversalClient
-	// StatsD is the address of the aggregator that receives this process's counts,
-	// "host:port" or "unix:/path". Several that share the counts have commas between
-	// them.
+	// StatsD is the address of the aggregator that receives this process's counts, "host:port" or "unix:/path". Several
+	// aggregators that share the counts are separated by commas.
 	StatsD string
-	// Sink takes the counts in place of StatsD; package kafkasink has one for Kafka.
+	// Sink receives the counts in place of StatsD; package kafkasink has a Sink for Kafka.
 	Sink hotparam.Sink
 }
 
@@ -120,7 +119,7 @@ func senderCounts(s *statsd.Sender) func() pipeline.Counts {
 	}
 }
 
-// sinkCounts are those of a Sink that knows them; nil: what it took arrived.
+// sinkCounts returns the counts of a Sink that knows them, or nil if every count that it accepted has arrived.
 func sinkCounts(s hotparam.Sink) func() pipeline.Counts {
 	d, ok := s.(interface{ Delivered() (sent, lost uint64) })
 	if !ok {
