@@ -1,6 +1,5 @@
-// Package kafkasink sends the counts of a hotparam.Pipeline to Kafka, for aggregators
-// that form a consumer group. It is a package of its own so that a service without
-// Kafka does not compile a Kafka client.
+// Package kafkasink sends the counts of a hotparam.Pipeline to Kafka, for aggregators that form a consumer group. It is
+// a package of its own so that a service without Kafka does not compile a Kafka client.
 //
 //	sink, err := kafkasink.New(kafkasink.Config{Brokers: []string{"kafka:9092"}, Rules: rules})
 //	p, err := hotparam.New(hotparam.Config{Rules: rules, Shared: shared.Config{Redis: rdb, Sink: sink}})
@@ -20,34 +19,32 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
-// Config says where the counts go. Only Brokers is needed.
+// Config holds the destination of the counts. Only Brokers is needed.
 type Config struct {
-	// Brokers are "host:port" of one or more brokers of the cluster.
+	// Brokers holds "host:port" of one or more brokers of the cluster.
 	Brokers []string
-	// Topic must be that of the aggregators; default "hotparam-counts".
+	// Topic must be the topic of the aggregators; default "hotparam-counts".
 	Topic string
-	// Rules are those of the pipeline, whose namespace the counts carry; nil: the
-	// default rules.
+	// Rules holds the rules of the pipeline, whose namespace the counts carry; nil means the default rules.
 	Rules *hotparam.Rules
 
-	// TLS encrypts. CAFile has the certificates (PEM) of who may sign the brokers';
-	// default: those that the system trusts. CertFile and KeyFile (PEM) are shown to
-	// brokers that ask who we are.
+	// TLS encrypts. CAFile holds the certificates (PEM) of the authorities that may sign the brokers' certificates; by
+	// default the system's authorities. CertFile and KeyFile (PEM) are shown to brokers that ask for a certificate.
 	TLS                       bool
 	CAFile, CertFile, KeyFile string
 	// Username and Password log in by SASL, with the Mechanism PLAIN (the default),
 	// SCRAM-SHA-256 or SCRAM-SHA-512.
 	Username, Password, Mechanism string
 
-	// Log hears of trouble when it begins and when it ends; default slog.Default().
+	// Log receives a message when trouble begins and when it ends; default slog.Default().
 	Log *slog.Logger
 }
 
-// Sink is a hotparam.Sink. Give it to one pipeline. Make it with New: Send and Run of the zero value return an error,
-// and the other methods panic.
+// Sink is a hotparam.Sink for one pipeline. Make it with New: Send and Run of the zero value return an error, and the
+// other methods panic.
 type Sink struct{ producer *kafka.Producer }
 
-// checkBuilt returns an error for a Sink that New has not made.
+// checkBuilt returns an error for a Sink that was not made by New.
 func (s *Sink) checkBuilt() error {
 	if s == nil || s.producer == nil {
 		return errors.New("kafkasink: the Sink is nil or the zero value: make it with New, and check its error")
@@ -55,14 +52,14 @@ func (s *Sink) checkBuilt() error {
 	return nil
 }
 
-// mustBeBuilt panics on a Sink that New has not made. It is for methods that return no error.
+// mustBeBuilt panics on a Sink that was not made by New. It is for methods that return no error.
 func (s *Sink) mustBeBuilt() {
 	if err := s.checkBuilt(); err != nil {
 		panic(err.Error())
 	}
 }
 
-// New builds a sink. It needs no broker to be up; errors are mistakes in cfg.
+// New returns a sink. No broker needs to be up; errors are mistakes in cfg.
 func New(cfg Config) (*Sink, error) {
 	if cfg.Rules.Namespace() == "" {
 		return nil, errors.New("kafkasink: Config.Rules is the zero value: make it with hotparam.LoadRules, " +
@@ -88,8 +85,7 @@ func (s *Sink) Send(ctx context.Context, counts []hotparam.Count) error {
 	return s.producer.Send(ctx, counts)
 }
 
-// Run sends what is queued until ctx ends, and then the rest, within 2 s. Pipeline.Run
-// calls it.
+// Run sends the queued counts until ctx ends, and then the rest, within 2 s. Pipeline.Run calls it.
 func (s *Sink) Run(ctx context.Context) error {
 	if err := s.checkBuilt(); err != nil {
 		return err
@@ -97,15 +93,14 @@ func (s *Sink) Run(ctx context.Context) error {
 	return s.producer.Run(ctx)
 }
 
-// Delivered are the requests that brokers have confirmed, and that were lost, for the
-// pipeline's Stats.
+// Delivered returns the numbers of requests that brokers have confirmed, and that were lost, for the pipeline's Stats.
 func (s *Sink) Delivered() (sent, lost uint64) {
 	s.mustBeBuilt()
 	st := s.producer.Stats()
 	return st.Sent, st.Dropped + st.Invalid
 }
 
-// Down reports whether no broker takes counts, for the pipeline's Health: until the first has answered, and while all
+// Down reports whether no broker accepts counts, for the pipeline's Health: until the first has answered, and while all
 // are silent.
 func (s *Sink) Down() bool {
 	s.mustBeBuilt()
