@@ -1,4 +1,4 @@
-// Package admin mounts the admin page and its API into a service's own mux: what is hot, which clients are denied, and
+// Package admin mounts the admin page and its API into a service's own mux: hot keys, clients that are denied, and
 // blocks and limits that a person sets. It is a package of its own so that a service without the page does not link it.
 //
 //	page, err := admin.New(p, admin.Config{Token: os.Getenv("ADMIN_TOKEN")})
@@ -6,9 +6,9 @@
 //	mux.Handle("/", p.Middleware(app))
 //	server.RegisterOnShutdown(page.CloseStreams)
 //
-// The page works below any prefix. With hotparam.Config.Shared it shows all limiters, and what is changed on it
-// holds in all of them; alone it shows and changes this process. Central rules, the history and webhooks are those of
-// the programs; see docs/admin.md for the API.
+// The page works below any prefix. With hotparam.Config.Shared it shows all limiters, and changes made on it apply to
+// all of them; alone it shows and changes this process. Only the programs have central rules, the history and webhooks;
+// see docs/admin.md for the API.
 package admin
 
 import (
@@ -27,45 +27,47 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// Role is what a caller may do. Each may do what those before it may.
+// Role is the permission of a caller. Each role includes the roles before it.
 type Role uint8
 
 // The roles.
 const (
 	Viewer Role = iota + 1 // reads everything: keys, addresses of clients, overrides, the audit
-	// Operator also sets and removes overrides, resets limits, removes cached answers, and traces clients.
+	// Operator also sets and removes overrides, resets limits, removes cached responses, and traces clients.
 	Operator
 	Admin // everything
 )
 
-// Config says who may call the handler. One of Token and Access is needed: there is no handler for everybody, because
-// it shows addresses of clients and can block a site.
+// Config defines the callers that may use the handler. Either Token or Access is needed: a handler without
+// authentication does not exist, because it shows addresses of clients and can block a site.
 type Config struct {
 	// Token has the role Admin: a caller sends it as a bearer token, or as the password of basic authentication, which
-	// browsers ask for. At least 16 characters without spaces; openssl rand -hex 24 makes one. "": none.
+	// browsers ask for. It has at least 16 characters without spaces; openssl rand -hex 24 makes one. "" means that
+	// there is no token.
 	Token string
-	// Access authenticates a request by the login of the service: the name of its user, who is the author of what is
-	// changed, and the role; 0: the user is not let in. A caller without a role may still send Token. nil: Token is
-	// needed. It is called by many goroutines, for every request but those of /livez and /readyz. A change that a page
-	// of another site sends with the user's cookies is rejected before.
+	// Access authenticates a request by the login of the service. It returns the name of the user, who is the author of
+	// the user's changes, and the role, or 0 to reject the user. A caller without a role may still send Token. If
+	// Access is nil, Token is needed. Many goroutines call it, for every request except /livez and /readyz. A change
+	// that a page of another site sends with the user's cookies is rejected before.
 	Access func(*http.Request) (user string, role Role)
-	// Metrics answers GET /metrics below the prefix, such as the handler of adapters/prometheus; nil: 404.
+	// Metrics responds to GET /metrics below the prefix, such as the handler of adapters/prometheus; nil means 404.
 	Metrics http.Handler
 	// Version is shown in the footer of the page.
 	Version string
-	// Log receives rejected tokens and failed requests; nil: slog.Default().
+	// Log receives rejected tokens and failed requests; nil means slog.Default().
 	Log *slog.Logger
 }
 
 // Handler serves the page, the API (/v1/..., /openapi.json) and the probes /livez and /readyz, which need no token and
-// show no details. Paths are those after the prefix, which http.StripPrefix takes away.
+// show no details. Paths begin after the prefix, which http.StripPrefix removes.
 type Handler struct {
 	server *admin.Server
 	serve  http.Handler
 }
 
-// New makes the handler of a pipeline. Call it before Pipeline.Run, which then also samples for the page once a second;
-// before Run, and after it, the page has no live events. Errors are mistakes in c, or that the pipeline runs.
+// New returns the handler of a pipeline. Call it before Pipeline.Run, which then also samples for the page once a
+// second; before and after Run the page has no live events. Errors are mistakes in c, or say that the pipeline
+// runs.
 func New(p *hotparam.Pipeline, c Config) (*Handler, error) {
 	if c.Token == "" && c.Access == nil {
 		return nil, errors.New("admin: Config needs Token or Access: the page shows addresses of clients and changes limits")
@@ -110,11 +112,11 @@ func New(p *hotparam.Pipeline, c Config) (*Handler, error) {
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve.ServeHTTP(w, r) }
 
-// CloseStreams ends the event streams of open pages. http.Server.Shutdown waits for them otherwise: hand it to
+// CloseStreams ends the event streams of open pages. http.Server.Shutdown waits for them otherwise: pass it to
 // RegisterOnShutdown.
 func (h *Handler) CloseStreams() { h.server.CloseStreams() }
 
-// status is what the page shows of the pipeline's health.
+// status returns the pipeline's health as the page shows it.
 func status(h hotparam.Health) []admin.Status {
 	hot := admin.Status{Name: "hot set", Value: fmt.Sprintf("%.1f s old", h.HotSetAge.Seconds()), OK: !h.Blind()}
 	switch {
