@@ -1,6 +1,5 @@
 // Package adapter joins a pipeline with a framework that has handlers of its own. The adapters of this project
-// (adapters/gin, adapters/grpc and others) are made of it. A service uses one of them, or the middleware of package
-// hotparam.
+// (adapters/gin, adapters/grpc and others) use it. A service uses an adapter, or the middleware of package hotparam.
 package adapter
 
 import (
@@ -25,15 +24,15 @@ type Adapter[C any] struct {
 	answers httplimit.Responder
 }
 
-// New builds an Adapter. It panics on options that mean nothing, such as the status 200, and on a nil Pipeline.
+// New returns an Adapter. It panics on options without a meaning, such as the status 200, and on a nil Pipeline.
 func New[C any](p *hotparam.Pipeline, o hotparam.Options[C]) *Adapter[C] {
 	gate, clients := pipeline.HTTPGate(p)
 	return &Adapter[C]{gate: gate, clients: clients, options: o,
 		answers: httplimit.MustResponder(o.Status, o.Headers, o.HideLimitHeaders, o.ExposeHeaders)}
 }
 
-// Decision is a request that an Adapter judged. An allowed request must be ended by Done in any case. Of the zero
-// value, which has no Verdict, nothing is tracked.
+// Decision is a request that an Adapter judged. An allowed request must be ended by Done in any case. The zero value,
+// which has no Verdict, tracks nothing.
 type Decision struct {
 	hotparam.Decision
 	judged  *hottype.JudgedRequest // for Context; nil without Options.InContext
@@ -47,8 +46,8 @@ func (a *Adapter[C]) newDecision(v *hotparam.Verdict, tracker *httplimit.Request
 }
 
 // Context returns ctx with the verdict and the client, for hotparam.FromContext. Without Options.InContext, or for a
-// request that Options.Skip skipped, it returns ctx. A framework passes it to its handlers; Enforce has put it into its
-// request already.
+// request that Options.Skip skipped, it returns ctx. A framework passes it to its handlers; Enforce has already put it
+// into its request.
 func (d *Decision) Context(ctx context.Context) context.Context {
 	if d.judged == nil {
 		return ctx
@@ -68,10 +67,10 @@ func (d *Decision) Done() {
 	d.Decision.Done()
 }
 
-// Enforce counts and judges a request, and answers it if it is denied. The result is nil if the request goes no
-// further. The framework should get the error, which comes from Deny, from OnClientError, or from a request that ended
-// while it was held back. Enforce replaces the body of r: adaptive limits watch it, and limits of requests in flight
-// have read its beginning.
+// Enforce counts and judges a request, and responds to it if it is denied. The result is nil if the request goes no
+// further. The framework should receive the error, which comes from Deny, from OnClientError, or from a request that
+// ended while it was held back. Enforce replaces the body of r: adaptive limits watch it, and limits of requests in
+// flight have read its beginning.
 func (a *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
 	if a.options.Forwards {
 		a.clients.BeforeForwarding(r)
@@ -96,7 +95,7 @@ func (a *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 	return d, nil
 }
 
-// enforce is Enforce for a request whose body has been awaited.
+// enforce does the same as Enforce for a request whose body has been awaited.
 func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
 	d, tracker, err := a.decide(c, r, a.gate.Decide)
 	switch {
@@ -126,23 +125,23 @@ func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 	return nil, nil
 }
 
-// Decide counts and judges a request, for protocols that have denials of their own. Of r it reads method, host,
-// RequestURI (or URL), header, remote address and context. A request that has to wait has waited when it returns. With
-// an error the request goes no further.
+// Decide counts and judges a request, for protocols that have denials of their own. It reads method, host, RequestURI
+// (or URL), header, remote address and context of r. A request that has to wait has waited when it returns. With an
+// error the request goes no further.
 func (a *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
 	d, _, err := a.decide(c, r, a.gate.Decide)
 	return d, err
 }
 
-// DecideOpening is Decide for a stream that opens before its first message has come. If the target has no query, the
-// parameters are not known: rules that read the query judge the stream and do not count it.
+// DecideOpening decides like Decide, for a stream that opens before its first message has arrived. If the target has no
+// query, the parameters are unknown: rules that read the query judge the stream and do not count it.
 func (a *Adapter[C]) DecideOpening(c C, r *http.Request) (*Decision, error) {
 	d, _, err := a.decide(c, r, a.gate.DecideOpening)
 	return d, err
 }
 
-// decide is Decide by a method of the gate, and also returns the tracker of an allowed request, nil if nothing is
-// tracked.
+// decide decides like Decide, by a method of the gate. It also returns the tracker of an allowed request, or nil if
+// nothing is tracked.
 func (a *Adapter[C]) decide(c C, r *http.Request, by func(*http.Request, hotparam.Client, int64) verdict.Verdict) (
 	*Decision, *httplimit.RequestTracker, error) {
 	if a.options.Skip != nil && a.options.Skip(c) {
