@@ -1,6 +1,6 @@
 package hottype
 
-// Algorithm names a way of limiting: a string, as rules files spell it. Package limit has these names for users, and
+// Algorithm names a way of limiting, as a string that rules files use too. Package limit has these names for users, and
 // docs/limits.md explains each.
 type Algorithm string
 

@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// Reason says why a verdict is as it is. Its text, in JSON and elsewhere, is part of the HTTP
-// contract. The zero value is no reason; its text is empty.
+// Reason is the reason of a verdict. Its text, in JSON and elsewhere, is part of the HTTP contract. The zero value
+// means no reason; its text is empty.
 //
-// It is wider than a byte so that go vet reports string(r), which is no text: use [Reason.String].
+// It is wider than a byte so that go vet reports string(r), which is not its text: use [Reason.String].
 type Reason uint16
 
 // The reasons of a verdict; [ReasonInfo] explains each.
@@ -32,19 +32,19 @@ const (
 	numReasons = iota + 1 // 0 included
 )
 
-// ReasonInfo is all that the programs know of a reason. What counts or shows reasons reads it, so
-// a new reason is one constant and one entry here.
+// ReasonInfo holds everything that the programs know of a reason. Code that counts or shows reasons reads it, so a new
+// reason is one constant and one entry here.
 type ReasonInfo struct {
 	Name    string // in JSON, header fields and metrics
 	Meaning string // a sentence
-	// Allows and Denies are whether a request can be allowed and denied for this reason.
+	// Allows and Denies are true if a request can be allowed and denied for this reason.
 	Allows, Denies bool
-	// OfClient is whether a limit of the client denies, before the limits of the request's keys.
+	// OfClient is true if a limit of the client denies, before the limits of the request's keys.
 	OfClient bool
 
-	// The rest is of reasons that deny, in words for people: Short on the dashboard, behind a
-	// number of requests; Replayed in the report of a replay, the same; Title and Detail in the
-	// answer to the client, which must learn nothing of the rules from them.
+	// The other fields are set for reasons that deny, in words for people: Short on the dashboard, behind a number of
+	// requests; Replayed in the report of a replay, likewise; Title and Detail in the response to the client, which
+	// must learn nothing of the rules from them.
 	Short, Replayed, Title, Detail string
 }
 
@@ -124,7 +124,7 @@ var reasons = [numReasons]ReasonInfo{
 	},
 }
 
-// Reasons lists all reasons.
+// Reasons iterates over all reasons.
 func Reasons() iter.Seq[Reason] {
 	return func(yield func(Reason) bool) {
 		for r := Reason(1); r < numReasons && yield(r); r++ {
@@ -132,7 +132,7 @@ func Reasons() iter.Seq[Reason] {
 	}
 }
 
-// Info returns what is known of the reason, nothing for a value that is no reason.
+// Info returns the properties of the reason, or the zero value for an unknown reason.
 func (r Reason) Info() ReasonInfo {
 	if r >= numReasons {
 		return ReasonInfo{}
@@ -151,7 +151,7 @@ func (r Reason) String() string {
 // MarshalText returns the name.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText takes a name or nothing; other text is an error.
+// UnmarshalText accepts a name or an empty text; other text is an error.
 func (r *Reason) UnmarshalText(name []byte) error {
 	for i := range reasons {
 		if reasons[i].Name == string(name) {

@@ -6,36 +6,37 @@ import (
 	"strings"
 )
 
-// Request is what a rule can see of a request. It holds no body: nothing in
-// the pipeline reads one. The zero value is a request for "" by no client.
+// Request holds the parts of a request that a rule can see. It holds no body, because the pipeline reads no bodies. The
+// zero value is a request for "" by no client.
 type Request struct {
 	Method string
 	Host   string
-	// Target is the request target byte for byte as received: a path with an
-	// optional query, or the absolute form that proxies get.
+	// Target is the request target byte for byte as received: a path with an optional query, or the absolute form that
+	// proxies receive.
 	Target string
 	Client Client
-	// Address is the client's address in full where it is known: of IPv6 Client holds the
-	// network alone. Crawlers are verified by it; where it is not set, by that of Client.
+	// Address is the client's full address if it is known; of an IPv6 address Client holds only the network. Crawlers
+	// are verified by it, or by the address of Client if it is not set.
 	Address netip.Addr
 	// Header may be nil; http.Header satisfies it.
 	Header Header
-	// Cost is what the request takes from its limits; 0 means 1.
+	// Cost is the amount that the request takes from its limits; 0 means 1.
 	Cost int64
-	// ParamsUnknown says that the query is not known yet, as when a stream opens. The request is judged, but it is not
+	// ParamsUnknown is true if the query is not known yet, as when a stream opens. The request is judged, but it is not
 	// counted under rules that read the query, so that streams do not make the key without parameters hot.
 	ParamsUnknown bool
 }
 
-// Header has the header fields of a request.
+// Header holds the header fields of a request.
 type Header interface {
-	// Get returns the first line of a field, "" if there is none.
+	// Get returns the first line of a field, or "" if there is none.
 	Get(name string) string
-	// Values returns all lines of a field, because upstreams differ in which of several they read. It is not changed.
+	// Values returns all lines of a field, because upstreams differ in the line that they read. Callers must not change
+	// it.
 	Values(name string) []string
 }
 
-// HeaderLine returns the only line of a field, "" if there is none. It reports whether there are several: then one
+// HeaderLine returns the only line of a field, or "" if there is none. It reports whether there are several: then one
 // upstream reads the first, another the last, and a third joins them, so none of them is the value.
 func HeaderLine(h Header, name string) (text string, several bool) {
 	if h == nil {
@@ -48,7 +49,7 @@ func HeaderLine(h Header, name string) (text string, several bool) {
 }
 
 // HostName returns the name in a Host field, without port and final dots, as it is written. It reports whether the
-// field is sound: a name or a bracketed address, and at most a port of digits. Upstreams read other fields in
+// field is sound: a name or a bracketed address, with an optional port of digits. Upstreams read other fields in
 // different ways.
 func HostName(field string) (name string, sound bool) {
 	end := 0
@@ -69,8 +70,8 @@ func hostByte(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '.' || c == '-' || c == '_'
 }
 
-// SplitTarget returns the path and the raw query of the target, both byte for byte.
-// Scheme and authority of the absolute form are dropped; an empty path is "/".
+// SplitTarget returns the path and the raw query of the target, both byte for byte. Scheme and authority of the
+// absolute form are dropped; an empty path is "/".
 func (r *Request) SplitTarget() (path, rawQuery string) {
 	path, rawQuery, _ = strings.Cut(r.Target, "?")
 	if len(path) > 0 && path[0] != '/' {
@@ -89,9 +90,8 @@ func (r *Request) SplitTarget() (path, rawQuery string) {
 	return path, rawQuery
 }
 
-// Client is the requester: an address (of one host, or the /64 that an IPv6 host
-// owns), or where a log gives no address, an opaque name. It is comparable and
-// allocation-free as a map key. The zero Client is unknown.
+// Client is the requester: an address (of one host, or the /64 that an IPv6 host owns), or an opaque name if a log has
+// no address. It is comparable and allocation-free as a map key. The zero Client is unknown.
 type Client struct {
 	Addr netip.Addr
 	Name string
@@ -100,7 +100,7 @@ type Client struct {
 // IsZero reports whether the client is unknown.
 func (c Client) IsZero() bool { return !c.Addr.IsValid() && c.Name == "" }
 
-// String is the address or the name, "-" for an unknown client.
+// String returns the address or the name, or "-" for an unknown client.
 func (c Client) String() string {
 	switch {
 	case c.Addr.IsValid():
@@ -111,11 +111,10 @@ func (c Client) String() string {
 	return "-"
 }
 
-// ClientFromAddr gives the client for an address: IPv4 (also when mapped into
-// IPv6) by /32, IPv6 by /64, because one subscriber owns a /64 and can send
-// from all of it. The zone is dropped.
+// ClientFromAddr returns the client for an address: IPv4 (also when mapped into IPv6) by /32, IPv6 by /64, because one
+// subscriber owns a /64 and can send from all of it. The zone is dropped.
 func ClientFromAddr(a netip.Addr) Client {
-	if a.Is4() { // as it is, and most are: every request comes through here
+	if a.Is4() { // unchanged, as most are: every request comes through here
 		return Client{Addr: a}
 	}
 	a = a.Unmap().WithZone("")
@@ -127,7 +126,7 @@ func ClientFromAddr(a netip.Addr) Client {
 	return Client{Addr: a}
 }
 
-// ParseClient reads an address; what is not one becomes an opaque name.
+// ParseClient reads an address; other text becomes an opaque name.
 func ParseClient(s string) Client {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return ClientFromAddr(a)
@@ -135,25 +134,24 @@ func ParseClient(s string) Client {
 	return Client{Name: s}
 }
 
-// Statuses are ranges of HTTP statuses.
+// Statuses is a list of ranges of HTTP statuses.
 type Statuses []StatusRange
 
-// StatusRange is all statuses from From to To, both included.
+// StatusRange is the range of statuses from From to To, both included.
 type StatusRange struct{ From, To int }
 
-// Contains reports whether a status is one of them.
+// Contains reports whether a status is in one of the ranges.
 func (s Statuses) Contains(status int) bool {
 	return slices.ContainsFunc(s, func(r StatusRange) bool { return r.From <= status && status <= r.To })
 }
 
-// InvalidTargetReason says why no server should take a request target, "" where it is one
-// of RFC 9112: a path with an optional query, the absolute form, or "*". Upstreams
-// disagree about what a faulty target asks for (one cuts it at a "#", another
-// reads "http:/topic" as "/topic"), so that a limit in front of them cannot know.
-// CONNECT has targets of its own form.
+// InvalidTargetReason returns the reason why no server should accept a request target, or "" for a target of RFC 9112:
+// a path with an optional query, the absolute form, or "*". Upstreams read a faulty target in different ways (one cuts
+// it at a "#", another reads "http:/topic" as "/topic"), so a limit in front of them cannot know. CONNECT has targets
+// of its own form.
 func InvalidTargetReason(method, target string) string {
 	if len(target) > 8 && target[0] == '/' && plain(target) {
-		return "" // nearly all, without a call
+		return "" // nearly all targets, without a call
 	}
 	return targetFault(method, target)
 }
@@ -177,7 +175,7 @@ func targetFault(method, target string) string {
 	return ""
 }
 
-// faultyByte is the index of the first byte that no target has as it is, -1 if there is none.
+// faultyByte returns the index of the first byte that a target must not contain unescaped, or -1 if there is none.
 func faultyByte(target string) int {
 	for i := range len(target) {
 		if c := target[i]; c <= ' ' || c == 0x7f || c == '#' || c == '\\' {
@@ -187,9 +185,9 @@ func faultyByte(target string) int {
 	return -1
 }
 
-// plain reports whether no byte of a target of at least eight is faulty or beyond
-// ASCII, eight bytes at a time: every request comes through here. To subtract from a
-// byte sets its high bit where it is smaller, exclusive-or makes equal bytes zero.
+// plain reports whether no byte of a target of at least eight is faulty or beyond ASCII, eight bytes at a time, because
+// every request comes through here. Subtraction from a byte sets its high bit if the byte is smaller, and exclusive-or
+// makes equal bytes zero.
 func plain(target string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	found := uint64(0)

@@ -2,32 +2,32 @@ package hottype
 
 import "time"
 
-// DefaultUpstream is the name of the upstream of rules that name none.
+// DefaultUpstream is the name of the upstream of rules that do not name an upstream.
 const DefaultUpstream = "default"
 
-// UpstreamLimit holds the bounds that a controller set for one upstream, and what it set them by.
+// UpstreamLimit holds the bounds that a controller set for one upstream, and the measurements by which it set them.
 type UpstreamLimit struct {
 	Name string `json:"name" label:"upstream"`
-	// Rate is the number of requests a second, and InFlightCap of requests at a time, that all hot keys
-	// with adaptive limits may send to the upstream together.
+	// Rate is the number of requests a second, and InFlightCap the number of requests at a time, that all hot keys with
+	// adaptive limits may send to the upstream together.
 	Rate        float64 `json:"rate" metric:"hotparam_upstream_rate" help:"Requests a second that all hot keys with adaptive limits may send to the upstream together."`
 	InFlightCap float64 `json:"in_flight_cap" metric:"hotparam_upstream_in_flight_cap" help:"Requests of these keys that may be in flight at the upstream at a time."`
-	// TargetMeanSeconds is the mean latency that the controller steers to. By it limiters know how many cold requests
-	// should be in flight; more of them take places from hot ones.
+	// TargetMeanSeconds is the mean latency to which the controller steers. Limiters derive from it the number of cold
+	// requests that should be in flight; more of them take places from hot requests.
 	TargetMeanSeconds float64 `json:"target_mean_seconds" metric:"hotparam_upstream_target_mean_seconds" help:"The mean time to the first byte that the controller steers to."`
 	Saturated         bool    `json:"saturated" metric:"hotparam_upstream_saturated" help:"1 if the upstream was once saturated; before, the rate is the maximum."`
 	Unreachable       bool    `json:"unreachable" metric:"hotparam_upstream_unreachable" help:"1 while the target cannot be held even with the least rate."`
-	// Why says in a few words how the controller judged the last second.
+	// Why describes in a few words how the controller judged the last second.
 	Why string `json:"why" metric:"hotparam_upstream_reason" label:"reason" help:"Always 1; the label is the verdict on the last report."`
-	// LatencySeconds is the measured quantile and TargetSeconds the greatest that it may be; 0: not known yet.
+	// LatencySeconds is the measured quantile and TargetSeconds its upper bound; 0 means not known yet.
 	LatencySeconds float64 `json:"latency_seconds" metric:"hotparam_upstream_latency_seconds" help:"Time to the first byte of an answer, at the quantile of the target."`
 	TargetSeconds  float64 `json:"target_seconds" metric:"hotparam_upstream_target_seconds" help:"The target for the time to the first byte of an answer of the upstream."`
 	Quantile       float64 `json:"quantile" metric:"hotparam_upstream_target_quantile" help:"The quantile of the target."`
 	// Errors is the share of failed requests, and InFlight the mean number of requests in flight.
 	Errors   float64 `json:"errors" metric:"hotparam_upstream_errors_ratio" help:"Share of the requests that the upstream failed."`
 	InFlight float64 `json:"in_flight" metric:"hotparam_upstream_in_flight" help:"Requests that waited for an answer of the upstream, on average over the last report."`
-	// Demand is what was asked for of hot keys, requests a second; limiters divide the cap
-	// by their parts of it, or by Limiters where they have none.
+	// Demand is the number of requests a second for hot keys; limiters divide the cap by their parts of it, or by
+	// Limiters if they have no part.
 	Demand   float64   `json:"demand" metric:"hotparam_upstream_demand" help:"Requests a second for hot keys with adaptive limits, denied ones included."`
 	Limiters int       `json:"limiters" metric:"hotparam_upstream_limiters" help:"Limiters whose reports were judged."`
 	MinSum   float64   `json:"min_sum" metric:"hotparam_upstream_min_rate" help:"Sum of min of the hot keys."`

@@ -4,45 +4,40 @@ import "time"
 
 // Verdict is the answer to one request.
 type Verdict struct {
-	// Allowed reports whether the request may proceed. In shadow mode it is
-	// true even if the limit would deny; see WouldDeny.
+	// Allowed is true if the request may proceed. In shadow mode it is true even if the limit would deny; see
+	// WouldDeny.
 	Allowed bool
-	// WouldDeny is true when a rule in shadow mode would have denied.
+	// WouldDeny is true if a rule in shadow mode would have denied.
 	WouldDeny bool
-	// WouldDenyReason is why it would have, 0 if WouldDeny is false.
+	// WouldDenyReason is the reason of that denial, or 0 if WouldDeny is false.
 	WouldDenyReason Reason
-	// WouldDenyRule is the Rule of that denial, "" if WouldDeny is false.
+	// WouldDenyRule is the Rule of that denial, or "" if WouldDeny is false.
 	WouldDenyRule string
-	// Hot is whether one of the request's keys is hot, whatever was decided. A gateway
-	// with a cache of its own can switch it by that.
+	// Hot is true if one of the request's keys is hot, regardless of the decision. A gateway with a cache of its own
+	// can switch it by Hot.
 	Hot    bool
 	Reason Reason
-	// Rule names what decided: a rule, "ip_fixed", "ip_sliding", or an
-	// override's ID; where several limits allowed the request, the tightest of
-	// them. Empty when nothing applied.
+	// Rule names the rule that decided, "ip_fixed", "ip_sliding", or an override's ID; if several limits allowed the
+	// request, the tightest of them. It is empty if nothing applied.
 	Rule string
-	// Key is the request's key, of several the key that decided, also for a denial by
-	// a limit of the client. It is empty when no rule matched the request, and for a
-	// request let pass whose key is not hot.
+	// Key is the request's key, or if there are several the key that decided, also for a denial by a limit of the
+	// client. It is empty if no rule matched the request, and for an allowed request whose key is not hot.
 	Key Key
-	// Limit is the capacity of the tightest limit that applied and Window the
-	// time in which it is given again (token bucket: time to fill from empty).
-	// Both are 0 when no limit applied.
+	// Limit is the capacity of the tightest limit that applied and Window the time in which it returns (token bucket:
+	// time to fill from empty). Both are 0 if no limit applied.
 	Limit  int64
 	Window time.Duration
 	// Remaining is the cost that would be allowed right now.
 	Remaining int64
-	// RetryAfter is how long a denied request has to wait: 0 when allowed,
-	// [Never] when waiting does not help.
+	// RetryAfter is the time that a denied request has to wait: 0 if it is allowed, [Never] if waiting does not help.
 	RetryAfter time.Duration
-	// ResetAfter is when the limit will be whole again.
+	// ResetAfter is the time until the limit is whole again.
 	ResetAfter time.Duration
-	// Wait is how long an allowed request has to be delayed before it proceeds:
-	// its limit delays requests instead of denying them.
+	// Wait is the time by which an allowed request has to be delayed before it proceeds, because its limit delays
+	// requests instead of denying them.
 	Wait time.Duration
 	Mode Mode
-	// Class is the class of the request by its headers ("crawler"), "" if it has
-	// none.
+	// Class is the class of the request by its headers ("crawler"), or "" if it has no class.
 	Class string
 }
 
@@ -57,7 +52,7 @@ type JudgedRequest struct {
 // Never is the RetryAfter of a request that would be denied after any wait.
 const Never time.Duration = -1
 
-// Mode says whether a limit acts or only watches.
+// Mode determines whether a limit acts or only watches.
 type Mode string
 
 // The modes of a limit.
@@ -66,21 +61,21 @@ const (
 	ModeShadow  Mode = "shadow"
 )
 
-// HeaderStyle says which header fields tell a client what limit it met.
+// HeaderStyle selects the header fields that tell a client its limit.
 type HeaderStyle string
 
 // The styles of header fields.
 const (
-	// HeadersRateLimit: RateLimit and RateLimit-Policy, as draft-ietf-httpapi-ratelimit-headers has them. The default.
+	// HeadersRateLimit selects RateLimit and RateLimit-Policy, as in draft-ietf-httpapi-ratelimit-headers. It is the
+	// default.
 	HeadersRateLimit HeaderStyle = "ratelimit"
-	// HeadersXRateLimit: X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset (seconds from now).
+	// HeadersXRateLimit selects X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset (seconds from now).
 	HeadersXRateLimit HeaderStyle = "x-ratelimit"
-	// HeadersBoth: all of these.
+	// HeadersBoth selects all of these.
 	HeadersBoth HeaderStyle = "both"
 )
 
-// CachePolicy says how a response cache answers requests for a key. It is not changed once
-// it is in use.
+// CachePolicy determines how a response cache answers requests for a key. It is not changed once it is in use.
 type CachePolicy struct {
 	// How long a response without a lifetime of its own (`s-maxage`, `max-age`, `Expires`) is fresh. `0s`: it is not
 	// stored.
