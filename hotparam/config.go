@@ -14,36 +14,38 @@ import (
 	"github.com/hotparam/pipeline/internal/textfile"
 )
 
-// Config says how a Pipeline works. The zero value is one process with the
-// default rules: each path with its query, less parameters such as utm_source, is a key,
-// which is hot from 500 requests a second on and is then held to 100.
+// Config holds the settings of a Pipeline. The zero value is one process with the default rules: each path with its
+// query, less parameters such as utm_source, is a key, which is hot from 500 requests a second on and is then held to
+// 100.
 type Config struct {
-	// Rules; nil: the default rules.
+	// Rules holds the rules; nil means the default rules.
 	Rules *Rules
 
-	// Shared joins the pipeline with others by Redis: a shared.Config of package shared. nil: all is in this process.
+	// Shared joins the pipeline with others by Redis: a shared.Config of package shared. nil means that everything is
+	// in this process.
 	Shared Shared
 
-	// StateDir is a directory that keeps the live overrides of a pipeline alone over restarts; "": they are in memory.
+	// StateDir is a directory that keeps the live overrides of a pipeline alone over restarts; "" means that they are
+	// in memory.
 	StateDir string
-	// OnEvent is called with what happens while Run runs, by one goroutine in order; it may not block for long.
-	// What is there when Run begins is an event too.
+	// OnEvent is called with each event while Run runs, by one goroutine in order; it may not block for long. Keys that
+	// are hot and overrides that are set when Run begins are events too.
 	OnEvent func(Event)
 
-	// CacheMemory bounds the bytes of the answers that Middleware keeps for hot keys whose
-	// rule has a cache; default 64 MiB.
+	// CacheMemory bounds the bytes of the responses that Middleware keeps for hot keys whose rule has a cache; default
+	// 64 MiB.
 	CacheMemory int64
-	// Budget is the longest that one decision waits for Redis; default 20 ms. When it
-	// is over, each rule's on_store_failure decides.
+	// Budget is the maximum time for which one decision waits for Redis; default 20 ms. When it is over, each rule's
+	// on_store_failure decides.
 	Budget time.Duration
-	// RetryJitter is the most that a denial asks to wait longer than necessary, at random,
-	// so that those who were denied together do not come back together; at most an hour.
+	// RetryJitter is the maximum by which a denial asks to wait longer than necessary, at random, so that clients that
+	// were denied together do not come back together. It is an hour or less.
 	RetryJitter time.Duration
-	// Instance names this process in reports: at most 128 printable bytes without spaces; default host, process id and
+	// Instance names this process in reports: up to 128 printable bytes without spaces; default host, process id and
 	// start.
 	Instance string
-	// Log receives problems when they begin and when they end; default slog.Default(). Lines that repeat are written
-	// at growing intervals, with the number of those that were not (suppressed).
+	// Log receives problems when they begin and when they end; default slog.Default(). Lines that repeat are written at
+	// growing intervals, with the number of lines that were not written (suppressed).
 	Log *slog.Logger
 }
 
@@ -54,23 +56,20 @@ type Shared interface {
 	StoreName() string
 }
 
-// Sink takes what was counted, about ten times a second, from one goroutine. It
-// should return when ctx ends.
+// Sink receives the counts, about ten times a second, from one goroutine. Send should return when ctx ends.
 //
-// The counts belong to the sink once Send returns nil. After an error they must be
-// unchanged, and none of them delivered: they are sent once more, and then dropped
-// and counted in Stats.
+// The counts belong to the sink once Send returns nil. After an error they must be unchanged, and no count delivered:
+// they are sent once more, and then dropped and counted in Stats.
 //
-// A Sink that also has Run(ctx context.Context) error is run by Pipeline.Run, and
-// ended when the last counts have been sent to it. One that has Delivered() (sent,
-// lost uint64) says so of the requests that it took, for Stats. If it also has Down() bool,
-// that is whether counts cannot be delivered now, for Health.CountsDown.
+// Pipeline.Run runs a Sink that also has Run(ctx context.Context) error, and ends it when the last counts have been
+// sent to it. If a Sink has Delivered() (sent, lost uint64), that returns the numbers of requests that it has delivered
+// and lost, for Stats. If it also has Down() bool, that reports whether counts cannot be delivered now, for
+// Health.CountsDown.
 type Sink interface {
 	Send(ctx context.Context, counts []Count) error
 }
 
-// The plain types of requests, counts and verdicts; package hottype documents their
-// fields.
+// The plain types of requests, counts and verdicts; package hottype documents their fields.
 type (
 	Request     = hottype.Request
 	Client      = hottype.Client
@@ -80,67 +79,68 @@ type (
 	Explanation = hottype.Explanation
 )
 
-// Options say how requests are judged and answered, by [Pipeline.MiddlewareWith] and by the adapters for frameworks. C
-// is what a framework hands to its handlers; for net/http it is an [Exchange]. The zero value is what
-// [Pipeline.Middleware] does.
+// Options determines how requests are judged and answered, by [Pipeline.MiddlewareWith] and by the adapters for
+// frameworks. C is the type that a framework passes to its handlers; for net/http it is an [Exchange]. The zero value
+// has the behaviour of [Pipeline.Middleware].
 type Options[C any] struct {
-	// Skip says which requests pass without being counted or judged; nil: none.
+	// Skip reports whether a request passes without being counted or judged; nil skips no request.
 	Skip func(C) bool
-	// Client names the requester, such as a user or an API key, in place of the address; "" leaves the address. Per-IP
-	// windows hold for the name then, so name only what the client cannot choose freely. nil: always the address.
+	// Client returns the name of the requester, such as a user or an API key, in place of the address; "" leaves the
+	// address. Per-IP windows then apply to the name, so return only names that the client cannot choose freely. nil
+	// always leaves the address.
 	Client func(C) (string, error)
-	// OnClientError answers a request whose Client failed, which goes no further. The framework gets what it returns.
-	// nil: the request is judged by its address.
+	// OnClientError answers a request whose Client failed, which goes no further. The framework receives the returned
+	// error. If it is nil, the request is judged by its address.
 	OnClientError func(C, error) error
-	// Cost is what a request takes from its limits; nil, or 0: 1. A negative one is rejected.
+	// Cost returns the amount that a request takes from its limits; nil, or 0, means 1. A negative cost is rejected.
 	Cost func(C) int64
 	// Deny answers a denied request in place of a problem document, a page or text by Accept. The header fields of the
-	// denial are set already. The framework gets what it returns.
+	// denial are set already. The framework receives the returned error.
 	Deny func(C, *Verdict) error
 
-	// Forwards says that the handlers send requests on, as httputil.ReverseProxy does: their URL is judged in place of
+	// Forwards is true if the handlers forward requests, as httputil.ReverseProxy does: their URL is judged in place of
 	// the target as received, hop-by-hop fields are removed, only WebSocket upgrades pass, and a request that holds a
-	// slot of a limit of requests in flight goes on for up to 30 s after its client has left, as the upstream does.
-	// The request of Enforce is changed for that. Other handlers see what is judged: nothing is removed for them.
+	// slot of a limit of requests in flight goes on for up to 30 s after its client has left, as the upstream does. The
+	// request of Enforce is changed for that. Other handlers see the request that is judged: nothing is removed for
+	// them.
 	Forwards bool
 
-	// InContext puts the verdict and the client into the context of a request that the handlers get, for
+	// InContext puts the verdict and the client into the context of a request that the handlers receive, for
 	// [FromContext]. It costs a copy of the request.
 	InContext bool
 
-	// Status answers denied requests, where Deny does not; 0: 429.
+	// Status is the status of responses to denied requests, if Deny is nil; 0 means 429.
 	Status int
-	// Headers are the fields that say which limit applied; "": RateLimit and RateLimit-Policy.
+	// Headers selects the header fields that show the limit that applied; "" means RateLimit and RateLimit-Policy.
 	Headers hottype.HeaderStyle
-	// HideLimitHeaders leaves them out of answers to requests let pass.
+	// HideLimitHeaders leaves these fields out of responses to allowed requests.
 	HideLimitHeaders bool
 	// ExposeHeaders names them in Access-Control-Expose-Headers, for scripts of other origins.
 	ExposeHeaders bool
 }
 
-// Exchange is a request to a handler of net/http, and how to answer it.
+// Exchange is a request to a handler of net/http, with the writer of its response.
 type Exchange struct {
 	W http.ResponseWriter
 	R *http.Request
 }
 
-// Rules say which requests are counted under which key, when a key is hot, and
-// what limits it then. They do not change. Make them with [LoadRules],
-// [ParseRules] or [NewRules], which reject rules that are empty; [New] rejects the zero value.
-// Errors in rules are [rule.Errors]: each has the file, the line and the field.
+// Rules determine which requests are counted under which key, when a key is hot, and how it is limited then. They do
+// not change. Make them with [LoadRules], [ParseRules] or [NewRules], which reject rules that are empty; [New] rejects
+// the zero value. Errors in rules are [rule.Errors]: each has the file, the line and the field.
 type Rules struct{ set *rules.Set }
 
-// RulesOption is something that rules need and their file does not say.
+// RulesOption is a setting that rules need and that is not in their file.
 type RulesOption struct{ apply func(*rules.Options) }
 
-// WithHashSecret is the key of the hashes of values that rules redact: at least 16 bytes,
-// and the same in every process of a namespace (privacy.secret of the programs).
+// WithHashSecret sets the key of the hashes of values that rules redact: at least 16 bytes, and the same in every
+// process of a namespace (privacy.secret of the programs).
 func WithHashSecret(secret string) RulesOption {
 	return RulesOption{func(o *rules.Options) { o.Secret = []byte(secret) }}
 }
 
-// LoadRules reads rules from a YAML file. docs/rules.md lists its fields;
-// settings of the programs, which may be in the same file, are ignored.
+// LoadRules reads rules from a YAML file. docs/rules.md lists its fields; settings of the programs, which may be in the
+// same file, are ignored.
 func LoadRules(path string, options ...RulesOption) (*Rules, error) {
 	data, err := textfile.Read(path)
 	if err != nil {
@@ -149,13 +149,13 @@ func LoadRules(path string, options ...RulesOption) (*Rules, error) {
 	return ParseRules(path, data, options...)
 }
 
-// ParseRules is LoadRules of YAML in memory, for rules that are embedded.
+// ParseRules reads rules like LoadRules, from YAML in memory, for rules that are embedded.
 func ParseRules(name string, data []byte, options ...RulesOption) (*Rules, error) {
 	return newRules(options, func(o rules.Options) (*rules.Set, error) { return rules.ParseWith(name, data, o) })
 }
 
-// Namespace is the tenant that the rules are for; its processes share hot keys and
-// limits. That of nil, the default rules, is "default", and that of the zero value is "".
+// Namespace returns the tenant of the rules; its processes share hot keys and limits. It is "default" for nil, the
+// default rules, and "" for the zero value.
 func (r *Rules) Namespace() string {
 	set, err := r.orDefault()
 	if err != nil {
@@ -176,8 +176,8 @@ func (r *Rules) orDefault() (*rules.Set, error) {
 	return r.set, nil
 }
 
-// NewRules makes rules of Go values. They are checked as the file with the same
-// fields is, and errors name the field: "Rules[0].Hot.Rate".
+// NewRules makes rules of Go values. They are checked in the same way as a file with the same fields, and errors name
+// the field: "Rules[0].Hot.Rate".
 func NewRules(s rule.Set, options ...RulesOption) (*Rules, error) {
 	return newRules(options, func(o rules.Options) (*rules.Set, error) {
 		return rules.FromGo("Set", &s, o)

@@ -18,9 +18,9 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// SetOverride sets a live override, in place of the one with its ID or with its target, schedule and mode, and returns
-// it as it is stored. The next request here meets it; with Config.Shared, those of all processes do a moment later. Its
-// Key may be written in any spelling. It comes before the overrides of Rules.
+// SetOverride sets a live override and returns it as it is stored. It replaces the override with the same ID, or with
+// the same target, schedule and mode. It applies to the next request here, and with Config.Shared to the requests of
+// all processes a moment later. Its Key may be written in any spelling. It precedes the overrides of Rules.
 func (p *Pipeline) SetOverride(ctx context.Context, o rule.Override) (rule.Override, error) {
 	if err := p.checkBuilt(); err != nil {
 		return rule.Override{}, err
@@ -47,7 +47,7 @@ func (p *Pipeline) SetOverride(ctx context.Context, o rule.Override) (rule.Overr
 	return rule.Override{}, fmt.Errorf("hotparam: set override: %w", err)
 }
 
-// overrideID is the ID of the live override that o replaces, else the one that its target makes.
+// overrideID returns the ID of the live override that o replaces, else the default ID of its target.
 func (p *Pipeline) overrideID(ctx context.Context, o rules.Override) (string, error) {
 	live, err := p.with.Overrides.List(ctx)
 	if i := slices.IndexFunc(live, o.Replaces); i >= 0 {
@@ -67,8 +67,8 @@ func (p *Pipeline) RemoveOverride(ctx context.Context, id string) error {
 	return nil
 }
 
-// Overrides lists the live overrides that have not ended, by ID: with Config.Shared, those of all processes. The
-// overrides of Rules are not among them.
+// Overrides lists the live overrides that have not ended, by ID: with Config.Shared, the overrides of all processes.
+// The overrides of Rules are not included.
 func (p *Pipeline) Overrides(ctx context.Context) ([]rule.Override, error) {
 	if err := p.checkBuilt(); err != nil {
 		return nil, err
@@ -86,9 +86,9 @@ func (p *Pipeline) Overrides(ctx context.Context) ([]rule.Override, error) {
 	return list, nil
 }
 
-// SetRules replaces the rules of this process; nil: the default rules. Requests that are being judged end by the old
-// ones. Aggregators and other processes have rules of their own. Keys that are hot and whose rule is still there stay
-// hot. The namespace cannot change.
+// SetRules replaces the rules of this process; nil means the default rules. Requests that are being judged finish with
+// the old rules. Aggregators and other processes have rules of their own. Hot keys whose rule still exists stay hot.
+// The namespace cannot change.
 func (p *Pipeline) SetRules(r *Rules) error {
 	if err := p.checkBuilt(); err != nil {
 		return err
@@ -115,15 +115,15 @@ func (p *Pipeline) SetRules(r *Rules) error {
 	return nil
 }
 
-// WatchRules replaces the rules with those of a file each time that it has changed and has not been written for a
-// second, the first time after about a second, until ctx ends. A file that cannot be used changes
-// nothing and is an error in the log.
+// WatchRules replaces the rules by the rules of a file each time that the file has changed and has not been written for
+// a second, the first time after about a second, until ctx ends. A file that cannot be used changes nothing and is an
+// error in the log.
 func (p *Pipeline) WatchRules(ctx context.Context, path string, options ...RulesOption) {
 	p.mustBeBuilt()
 	var w textfile.Watch
 	wait.Every(ctx, textfile.Look, func() {
 		now := time.Now()
-		info, _ := os.Stat(path) // a file that is gone is nil, and an error when it is read
+		info, _ := os.Stat(path) // a missing file is nil, and an error when it is read
 		if !w.Settled(now, info) {
 			if w.StillChanging(now) {
 				p.options.Log.Error("hotparam: rules not changed: the file keeps changing", "file", path)
@@ -132,7 +132,7 @@ func (p *Pipeline) WatchRules(ctx context.Context, path string, options ...Rules
 		}
 		r, err := LoadRules(path, options...)
 		if after, _ := os.Stat(path); !textfile.Same(info, after) {
-			return // written meanwhile; the next look sees that it changed
+			return // written meanwhile; the next check finds the change
 		}
 		w.Done()
 		if err == nil {
@@ -147,8 +147,8 @@ func (p *Pipeline) WatchRules(ctx context.Context, path string, options ...Rules
 	})
 }
 
-// alone builds a pipeline of one process, whose live overrides are in a directory, or in memory without one. It does
-// not follow them yet.
+// alone builds a pipeline of one process, whose live overrides are in a directory, or in memory if there is no
+// directory. The pipeline does not follow them yet.
 func alone(cfg *Config, parts pipeline.Config) (*pipeline.Connected, *filestore.Overrides, error) {
 	p, err := pipeline.InProcess(parts, aggregate.Config{Log: cfg.Log})
 	if err != nil {

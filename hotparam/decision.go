@@ -7,18 +7,18 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Decision is a request that was judged. An allowed one must be ended by Done in any case: it may hold a place of a
-// limit of requests in flight. Many goroutines may use it.
+// Decision is a request that was judged. An allowed request must be ended by Done in any case, because it may hold a
+// place of a limit of requests in flight. Many goroutines may use it.
 type Decision struct {
 	// Verdict allows or denies the request. For a request that Options.Skip skipped, it allows and has no Reason.
 	*Verdict
 	tracker *httplimit.RequestTracker
-	answers *httplimit.Responder // writes the denial; nil: the default
+	answers *httplimit.Responder // writes the denial; nil means the default
 }
 
 // WriteDenial answers a denied request as the middleware does: with the status 429, Retry-After, the RateLimit fields,
-// and a problem document, a page or text, whichever Accept asks for. The decisions of an adapter use its Status and
-// Headers. For an allowed decision it writes nothing, so that no request is denied by mistake.
+// and a problem document, a page or text, according to Accept. The decisions of an adapter use its Status and Headers.
+// For an allowed decision it writes nothing, so that no request is denied by mistake.
 func (d *Decision) WriteDenial(w http.ResponseWriter, r *http.Request) {
 	if d.Verdict != nil && !d.Allowed {
 		cmp.Or(d.answers, &httplimit.Responder{}).WriteDenied(w, r.Method, r.Header["Accept"], d.Verdict)

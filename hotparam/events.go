@@ -14,22 +14,22 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// Event is something that a Pipeline noticed, for Config.OnEvent.
+// Event is a change that a Pipeline noticed, for Config.OnEvent.
 type Event struct {
 	At   time.Time
 	Kind EventKind
-	// Ended is whether it is over: an override was removed or has ended, an aggregator receives counts again, the
-	// shared store answers again.
+	// Ended is true if the state is over: an override was removed or has ended, an aggregator receives counts again,
+	// the shared store responds again.
 	Ended bool
 	// Hot is the key of EventHot and EventCold.
 	Hot HotKey
-	// Override is that of EventOverride; its Action says whether it blocks.
+	// Override is the override of EventOverride; its Action determines whether it blocks.
 	Override rule.Override
 	// Err of EventRules is the reason why rules were refused, or nil if the rules hold from now on.
 	Err error
 }
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The kinds of events.
@@ -37,39 +37,43 @@ const (
 	EventHot      EventKind = "hot"      // a key became hot
 	EventCold     EventKind = "cold"     // a hot key is cold again
 	EventOverride EventKind = "override" // a live override was set, changed or removed
-	EventBlind    EventKind = "blind"    // what is hot is not known: no hot set comes, or counts do not arrive
-	EventStore    EventKind = "store"    // the shared store fails, so that this process limits alone
-	EventRules    EventKind = "rules"    // SetRules or WatchRules replaced the rules, or WatchRules refused a file
+	EventBlind    EventKind = "blind"    // the hot set is unknown: it does not come, or counts do not arrive
+	EventStore    EventKind = "store"    // the shared store fails, so this process limits alone
+	EventRules    EventKind = "rules"    // the rules were replaced, or WatchRules refused a file
 )
 
-// eventsEvery is how often it is compared what was and what is.
+// eventsEvery is the interval at which the state is compared with the state before.
 const eventsEvery = 100 * time.Millisecond
 
-// blindFor is how long a pipeline has to be blind until that is an event: starts and elections take a second.
+// blindFor is the time for which a pipeline has to be blind before that is an event, because starts and elections take
+// a second.
 const blindFor = 3 * time.Second
 
-// events finds events by comparing what is with what was. Its memory is that of the hot set and the overrides.
+// events finds events by comparing the state with the state before. Its memory is as large as the hot set and the
+// overrides.
 type events struct {
 	p    *Pipeline
 	call func(Event)
 	live atomic.Pointer[[]rules.Override] // as limiters have them
 
-	changes   uint64    // of the hot set, when it was compared
-	compared  time.Time // when it was
+	changes   uint64    // of the hot set, at the time of the comparison
+	compared  time.Time // time of that comparison
 	hot       map[hottype.Key]HotKey
 	overrides map[string]rules.Override
 	blind     bool
-	sighted   time.Time // when it was not blind last
+	sighted   time.Time // last time at which it was not blind
 	storeOpen bool
 
 	mu    sync.Mutex
-	rules []Event // EventRules that OnEvent was not called with, guarded by mu
+	rules []Event // EventRules that OnEvent has not received, guarded by mu
 }
 
-// mostRuleEvents is the number of EventRules that are kept while OnEvent blocks, or until Run is called; the oldest go.
+// mostRuleEvents is the number of EventRules that are kept while OnEvent blocks, or until Run is called; the oldest are
+// dropped.
 const mostRuleEvents = 100
 
-// noteRules keeps an EventRules until the goroutine that calls OnEvent takes it. err is why rules were refused.
+// noteRules keeps an EventRules until the goroutine that calls OnEvent takes it. err is the reason for which rules were
+// refused.
 func (e *events) noteRules(err error) {
 	if e == nil {
 		return
@@ -88,7 +92,7 @@ func (e *events) takeRules() []Event {
 	return taken
 }
 
-// emitEvents has OnEvent called while p runs.
+// emitEvents adds the part that calls OnEvent while p runs.
 func (p *Pipeline) emitEvents(call func(Event)) {
 	e := &events{p: p, call: call, hot: map[hottype.Key]HotKey{}, overrides: map[string]rules.Override{}}
 	p.events = e

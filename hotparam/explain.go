@@ -7,9 +7,9 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/explain"
 )
 
-// Explain says how the rules and overrides judge a request now, and why: one Explanation for each of its keys, or one
-// that says that no rule matches. It counts and charges nothing, so it is for logs and for people who ask why a request
-// was denied. It reads no counter of a limit: Verdict has those.
+// Explain returns how and why the rules and overrides judge a request now: one Explanation for each of its keys, or one
+// Explanation without a rule if no rule matches. It counts and charges nothing, so it is for logs and for people who
+// ask why a request was denied. It reads no counter of a limit: Verdict has those counters.
 func (p *Pipeline) Explain(r Request) []Explanation {
 	p.mustBeBuilt()
 	now := time.Now()

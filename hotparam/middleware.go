@@ -9,21 +9,20 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 )
 
-// Middleware protects a handler: each request is counted and judged before next
-// sees it. One that is over a limit is answered 429 with Retry-After, RateLimit
-// fields and a problem+json body. A hot key whose rule has a cache is answered from the
-// cache. next gets the server's own ResponseWriter, or where limits adapt a thin one
-// around it, so flushing and hijacking work as before, except where the cache fetches an
-// response for all clients. It panics if next is nil.
+// Middleware protects a handler: each request is counted and judged before next receives it. A request that is over a
+// limit is answered 429 with Retry-After, RateLimit fields and a problem+json body. A hot key whose rule has a cache is
+// answered from the cache. next receives the server's own ResponseWriter, or a thin wrapper of it if limits adapt, so
+// flushing and hijacking work as before, except if the cache fetches a response for all clients. It panics if next is
+// nil.
 func (p *Pipeline) Middleware(next http.Handler) http.Handler {
 	p.mustBeBuilt()
 	checkHandler(next)
 	return p.layer.Wrap(next)
 }
 
-// MiddlewareWith is Middleware with options. A client whom Options.Client names is known to
-// the handler and never answered from the cache, which has one memory for all middleware of
-// a pipeline. It panics on options that mean nothing, such as the status 200, and on a nil handler.
+// MiddlewareWith does the same as Middleware, with options. A client that Options.Client names is known to the handler
+// and never answered from the cache, which has one memory for all middleware of a pipeline. It panics on options
+// without a meaning, such as the status 200, and on a nil handler.
 func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
 	p.mustBeBuilt()
 	answers := httplimit.MustResponder(o.Status, o.Headers, o.HideLimitHeaders, o.ExposeHeaders)
@@ -72,7 +71,7 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 // request, or the response cache fetches the response for all clients.
 func FromContext(ctx context.Context) (hottype.JudgedRequest, bool) { return httplimit.JudgedFrom(ctx) }
 
-// requestOptions has the client and the cost that the options found for a request. It is in the context, because the
+// requestOptions holds the client and the cost that the options found for a request. It is in the context, because the
 // cache needs it again when it fetches a response.
 type requestOptions struct {
 	client Client
