@@ -26,8 +26,8 @@ func want() Expected {
 		Metrics:  []string{"stats_counts.hotparam.topic.hot_param.id=42"}}
 }
 
-// judged is a table of findings by what they must say; level OK and no text
-// means that nothing is wrong.
+// judged is a table of findings with the texts that they must have. Level OK with an empty text means that all findings
+// are ok.
 type judged struct {
 	name     string
 	findings []Finding
@@ -296,7 +296,7 @@ func TestRedis(t *testing.T) {
 	})
 }
 
-// What a remedy tells to type reaches the server, wherever it listens.
+// The command of a remedy reaches the server at any kind of address.
 func TestRedisCLI(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
@@ -309,8 +309,8 @@ func TestRedisCLI(t *testing.T) {
 	}
 }
 
-// The documented users have no failure, a remedy fixes what it is for, and rights that a limiter does not need are
-// findings of level ok.
+// Findings about the documented users have no failure, each remedy fixes its finding, and rights that a limiter does
+// not need are findings of level ok.
 func TestRedisWithTheDocumentedUsers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
