@@ -20,7 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// expected is what learn-expected.json says about one real log; its _about explains the fields.
+// expected is the entry of one real log in learn-expected.json; its _about explains the fields.
 type expected struct {
 	Params []struct {
 		Path, Param string
@@ -39,7 +39,7 @@ type expected struct {
 	Denied   []float64
 }
 
-// Of real logs the proposal is what people found by reading them.
+// The proposal for a real log agrees with the findings of people who read the log.
 func TestRealLogsAsExpected(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("HOTPARAM_TRAFFIC")
@@ -134,8 +134,8 @@ func (e *expected) check(t *testing.T, log []byte) {
 	}
 }
 
-// checkRate compares the threshold of the rule that rate is about. Between windows of 5 and 60
-// seconds the bounds are those of both.
+// checkRate compares the threshold of the rule to which RateOf refers. Windows between 5 and 60 seconds have the lower
+// bound of 60 seconds and the higher of the upper bounds.
 func (e *expected) checkRate(t *testing.T, set *rules.Set) {
 	if len(e.Rate) == 0 {
 		return
@@ -164,7 +164,7 @@ var (
 	ordinals  = regexp.MustCompile(`path wildcard (\d+).*`)
 )
 
-// ruleFor is the rule with a path, {} for each wildcard, that has one of the parameters.
+// ruleFor returns the rule with a path, {} for each wildcard, that has one of the parameters.
 func ruleFor(set *rules.Set, path string, names []string) *rules.Rule {
 	for _, r := range set.Rules {
 		if strings.TrimSuffix(wildcards.ReplaceAllString(r.Match.Path, "{}"), "{$}") != path {
@@ -305,7 +305,7 @@ func (l *lines) incident(quiet int) {
 	}
 }
 
-// Of generated logs whose answers are known, the parameter and the viral values are found.
+// In generated logs whose answers are known, the parameter and the viral values are found.
 func TestKindsOfLogs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -353,7 +353,7 @@ func TestKindsOfLogs(t *testing.T) {
 	}
 }
 
-// A compressed log that is cut off gives what could be read, and the file says so.
+// The proposal for a compressed log that is cut off is learned from the lines before the cut, and the file notes it.
 func TestCutLogGivesWhatCouldBeRead(t *testing.T) {
 	t.Parallel()
 	var whole bytes.Buffer

@@ -22,15 +22,15 @@ func halves(log []byte) (first, second []byte) {
 	return log[:at], log[at:]
 }
 
-// judged learns from one log, enforces that on another, and gives how many ordinary clients of that one would have been
-// denied a request.
+// judged learns from one log, enforces the proposal on another log, and returns the number of ordinary clients of the
+// other log that would have been denied a request.
 func judged(t *testing.T, from, on []byte) (p *Proposal, hurt, ordinary int64) {
 	t.Helper()
 	p, err := Learn(t.Context(), Config{}, inMemory(from))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.visitors = newVisitors() // those of the other log
+	p.visitors = newVisitors() // for the visitors of the other log
 	l := &learner{logs: inMemory(on)}
 	if _, err := l.read(context.Background(), func(s *replay.Seen) {
 		target, _ := s.Request.SplitTarget()
@@ -46,7 +46,7 @@ func judged(t *testing.T, from, on []byte) (p *Proposal, hurt, ordinary int64) {
 	return p, h.ordinary, census[person] + census[sharedAddress]
 }
 
-// Rules learned from the first half of a real log deny hardly any ordinary client of its second half.
+// Rules that are learned from the first half of a real log deny hardly any ordinary client of its second half.
 func TestSecondHalfOfRealLogs(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("HOTPARAM_TRAFFIC")

@@ -18,8 +18,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// The score of a window is the highest threshold at which a detector would call the
-// key hot: enough is left when no client counts for more than its part.
+// The score of a window is the highest threshold at which a detector would make the key hot: enough requests are left
+// if no client counts for more than its part.
 func TestScoreIsWhatADetectorJudgesBy(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -76,8 +76,8 @@ func TestNamesWithDots(t *testing.T) {
 	}
 }
 
-// A path is found again under a template, also when siblings were folded since, and a
-// rule with the pattern of that template takes it.
+// A path is found again under a template, also if siblings were folded since, and a rule with the pattern of that
+// template matches the path.
 func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
 	t.Parallel()
 	piece := rapid.OneOf(
@@ -118,7 +118,7 @@ func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
 	})
 }
 
-// A path that ends with a slash has no last segment, so no wildcard takes it.
+// A path that ends with a slash has no last segment, so that no wildcard matches it.
 func TestNoWildcardBehindASlash(t *testing.T) {
 	t.Parallel()
 	p := newPaths()
@@ -129,7 +129,7 @@ func TestNoWildcardBehindASlash(t *testing.T) {
 	}
 }
 
-// However many paths and names there are, memory is bounded.
+// Memory is bounded for any number of paths and names.
 func TestPathsAreBounded(t *testing.T) {
 	t.Parallel()
 	p := newPaths()
@@ -217,7 +217,7 @@ func TestThresholdIsInTheGap(t *testing.T) {
 	}
 }
 
-// The requests of a loop score like those of one client, at any rate.
+// The requests of a loop score like the requests of a single client, at any rate.
 func TestPeaksForgetAndTellLoops(t *testing.T) {
 	t.Parallel()
 	c := newPeaks(5)
@@ -269,7 +269,7 @@ func TestRoundUp(t *testing.T) {
 	}
 }
 
-// The windows are above what people do, also the busiest of them, and below a loop.
+// The windows are above the rates of people, also of the busiest people, and below a loop.
 func TestPerIPIsAboveWhatPeopleDo(t *testing.T) {
 	t.Parallel()
 	v := newVisitors()

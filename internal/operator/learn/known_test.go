@@ -33,9 +33,9 @@ var (
 
 const began = 1_700_000_000
 
-// log writes the log. Readers want a topic each, some more often than others; five
-// topics go viral for a minute each; two clients ask for one topic in a loop. Links
-// have a tracking parameter, a cache-buster and a session.
+// log returns the log of the site. Readers request a topic each, some topics more often than others; five topics go
+// viral for a minute each; two clients request a single topic in a loop. Links have a tracking parameter, a
+// cache-buster and a session.
 func (s site) log(seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 1))
 	lines := make([][]string, s.seconds)
@@ -63,7 +63,7 @@ func (s site) log(seed uint64) []byte {
 		case 2:
 			line(second, public(n), fmt.Sprintf("/search?q=word%d+word%d&page=1", r.IntN(4000), r.IntN(4000)))
 		default:
-			// Of two readers one wants any topic, the other a common one.
+			// One of two readers requests any topic, the other a common topic.
 			id := 10_000 + r.IntN(s.ids)
 			if r.IntN(2) == 0 {
 				id = 8000 + int(float64(500)*r.Float64()*r.Float64())
@@ -102,7 +102,7 @@ func sources(log []byte) learn.Logs {
 	}
 }
 
-// learned learns from a log and reads the file that it gives.
+// learned learns from a log and parses the file of the proposal.
 func learned(t testing.TB, log []byte) (*learn.Proposal, string, *rules.Set) {
 	t.Helper()
 	p, err := learn.Learn(context.Background(), learn.Config{}, sources(log))

@@ -18,8 +18,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// written learns and gives the file and what people read; "" where there is nothing
-// to learn from. What is written must be a configuration and printable.
+// written learns from a log and returns the file, or "" if the log has nothing to learn from. The file and the page for
+// people must be printable, and the file a configuration.
 func written(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -87,8 +87,7 @@ func TestHostileLogsGiveASafeFile(t *testing.T) {
 	}
 }
 
-// Whatever a log says, there is a safe file or an error that says why; and the same
-// log gives the same file.
+// Any log leads to a safe file or an error with its reason, and the same log leads to the same file.
 func TestAnyLogGivesASafeFile(t *testing.T) {
 	t.Parallel()
 	piece := rapid.OneOf(rapid.SampledFrom(hostile[1:]),
@@ -148,8 +147,8 @@ func TestProxiedLogs(t *testing.T) {
 	}
 }
 
-// Of real logs: what is viral in the one is found, and of the other, whose time is
-// squeezed, nothing is claimed.
+// In the first real log the viral values are found. For the second log, whose time is squeezed, only the catch-all is
+// proposed.
 func TestRealLogs(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("HOTPARAM_TRAFFIC")

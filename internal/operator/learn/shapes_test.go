@@ -16,22 +16,22 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// shape is a site whose answers are known: readers, what goes viral, what is noise, who is no reader.
+// shape is a site whose answers are known: its readers, viral pages, noise, and clients that are not readers.
 type shape struct {
 	rate, seconds, people int
-	page                  func(id int) string // the path and parameters that decide what is asked for
+	page                  func(id int) string // the path and parameters that decide which page is requested
 	want                  []string            // these parameters in the rule
 	noise                 func(r *rand.Rand, at float64, person int) string
-	noisy                 []string // the names of that
+	noisy                 []string // the names of these parameters
 	burst                 int      // requests a second for a viral page
 	few                   bool     // as many clients as a proxy has
-	nat                   bool     // every tenth request comes from one of five addresses that many share
-	scanner               bool     // one client asks for what is not there, with parameters of its own
+	nat                   bool     // a tenth of the requests comes from five addresses that many share
+	scanner               bool     // one client requests missing pages, with parameters of its own
 	pollers               bool     // twenty clients ask for one page each, every second, all the time
-	squeezed              bool     // the times are those of one minute of each hour
+	squeezed              bool     // all times are within one minute of each hour
 }
 
-// shapes are sites that differ in one thing each from the usual one.
+// shapes returns sites that differ in one property each from the usual site.
 func shapes() map[string]shape {
 	usual := shape{rate: 60, seconds: 600, people: 9000, burst: 12, want: []string{"id"},
 		page: func(id int) string { return fmt.Sprintf("/topic?id=%d", id) }}
@@ -79,11 +79,11 @@ func shapes() map[string]shape {
 	return list
 }
 
-// dailyShapes are those that every run has, because they differ most: in the parameters of the rule, in the clients
-// and in what a log cannot tell.
+// dailyShapes are the shapes of every run, because they differ most: in the parameters of the rule, in the clients and
+// in the facts that a log cannot show.
 var dailyShapes = []string{"two together", "in the path", "behind a proxy", "squeezed time"}
 
-// viralPages are planted in every shape, loopPage is what one client asks for again and again.
+// viralPages are planted in every shape, and loopPage is requested by one client again and again.
 var viralPages = []int{21_003, 21_050, 21_131, 21_212, 21_293}
 
 const loopPage = 30_001
@@ -165,7 +165,7 @@ func one(is bool) int {
 	return 0
 }
 
-// rule is the rule whose parameters distinguish the pages of a shape, nil if there is none.
+// rule returns the rule whose parameters distinguish the pages of a shape, or nil if there is none.
 func (s *shape) rule(set *rules.Set) *rules.Rule {
 	for _, r := range set.Rules {
 		if r.IsCatchAll() {
@@ -187,7 +187,7 @@ func (s *shape) rule(set *rules.Set) *rules.Rule {
 	return nil
 }
 
-// keys are the keys of pages under a set.
+// keys returns the keys of pages under a set.
 func (s *shape) keys(set *rules.Set, pages ...int) (keys []hottype.Key) {
 	for _, id := range pages {
 		m := set.Match(&hottype.Request{Method: "GET", Target: s.page(id)}, new(rules.Scratch))
