@@ -20,7 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 )
 
-// scrape is what /metrics shows of these parts.
+// scrape returns the text of /metrics for these parts.
 func scrape(t *testing.T, parts ...metrics.Collector) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -98,7 +98,7 @@ func TestOverviewIsByRule(t *testing.T) {
 	)
 }
 
-// A client chooses the keys: they may hold anything and be long.
+// Clients choose the keys, which may hold any bytes and be long.
 func TestHostileKeysAreLabels(t *testing.T) {
 	t.Parallel()
 	long := "/" + strings.Repeat("x", 300)

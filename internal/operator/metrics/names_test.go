@@ -101,9 +101,8 @@ func of[S any](name, programs string, prefix ...string) group {
 	return group{name, programs, reflect.ValueOf(stats).Elem(), metrics.Of(func() S { return *stats }, prefix...)}
 }
 
-// The list says which field of the statistics each metric shows: a program that
-// is upgraded keeps the dashboards and alerts of its users.
-// It is not parallel: with -update it writes the list that parallel tests read after it.
+// The list holds the field of the statistics that each metric shows, so that the dashboards and alerts of users still
+// work after an upgrade. The test is not parallel: with -update it writes the list that parallel tests read after it.
 func TestMetricNames(t *testing.T) {
 	var list strings.Builder
 	list.WriteString("# What /metrics shows: name, labels, type, field. TestMetricNames -update writes it.\n")
@@ -135,7 +134,7 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// lines changes one field of the statistics at a time and sees which metrics change.
+// lines changes one field of the statistics at a time and returns the metrics that change.
 func (g group) lines(t *testing.T) (lines []string) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
@@ -161,7 +160,7 @@ func (g group) lines(t *testing.T) (lines []string) {
 	return lines
 }
 
-// gather gives the values of each metric by its name, labels and type.
+// gather returns the values of each metric by its name, labels and type.
 func gather(t *testing.T, from prometheus.Gatherer) map[string]string {
 	t.Helper()
 	families, err := from.Gather()
@@ -183,8 +182,8 @@ func gather(t *testing.T, from prometheus.Gatherer) map[string]string {
 	return metrics
 }
 
-// eachField visits the fields below v that are numbers, with a function that makes
-// one of them not zero and one that undoes it. Text is no metric.
+// eachField visits the numeric fields below v, with a function that makes a field non-zero and a function that undoes
+// it. Texts are not metrics.
 func eachField(v reflect.Value, path string, visit func(path string, set, reset func())) {
 	switch x := v.Addr().Interface().(type) {
 	case *time.Time:

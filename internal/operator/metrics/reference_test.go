@@ -13,13 +13,13 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 )
 
-// fill gives every field of the statistics a value, so that every metric is there.
+// fill sets every field of the statistics, so that every metric is there.
 func (g group) fill() metrics.Collector {
 	eachField(g.stats, "", func(_ string, set, _ func()) { set() })
 	return g.part
 }
 
-// The conventions of Prometheus, as promtool check metrics has them, and two that it does not look at.
+// Names follow the conventions of Prometheus, which promtool check metrics checks, and two further ones.
 func TestNamesFollowTheConventions(t *testing.T) {
 	t.Parallel()
 	var parts []metrics.Collector
