@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestPost_ReceiverSendsTheSecretBack states that the path of a webhook is in no error, state or log line, whatever the
-// receiver answers: what it was sent, as it is or within the parts of a response, or what no one can read.
+// TestPost_ReceiverSendsTheSecretBack states that the path of a webhook is in no error, state or log line for any
+// response: the request itself, the request within parts of a response, or an unreadable response.
 func TestPost_ReceiverSendsTheSecretBack(t *testing.T) {
 	t.Parallel()
 	const secret = "T0KEN/B0KEN"
@@ -61,7 +61,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// echoServer answers each connection once by what it was sent.
+// echoServer sends one response to each connection, made from the request.
 func echoServer(t *testing.T, answer func(request string) string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,7 +78,7 @@ func echoServer(t *testing.T, answer func(request string) string) string {
 			serving.Go(func() {
 				defer conn.Close()
 				buf := make([]byte, 4096)
-				n, _ := conn.Read(buf) // what came is sent back
+				n, _ := conn.Read(buf) // the response may contain the request
 				_, _ = conn.Write([]byte(answer(string(buf[:n]))))
 			})
 		}

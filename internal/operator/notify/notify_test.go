@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// receiver is a webhook's other end, without a network, so that the clock may be a fake one. answer gives the status
-// of the nth request, from 0 on, and may set header fields.
+// receiver is a webhook's other end, without a network, so that the clock may be fake. answer returns the status of the
+// nth request, from 0 on, and may set header fields.
 type receiver struct {
 	answer func(n int, h http.Header) int
 
@@ -52,7 +52,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// events are those of all messages of our own format, and how many messages there were.
+// events returns the events of all messages in our own format, and the number of messages.
 func (r *receiver) events(t *testing.T) (list []Event, messages int) {
 	t.Helper()
 	r.mu.Lock()
@@ -119,7 +119,7 @@ func newWorld(t *testing.T, hook Webhook, answer func(int, http.Header) int, opt
 	return w
 }
 
-// pass lets time pass, and all that is then due be done.
+// pass advances the time and waits for all work that is then due.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -162,7 +162,7 @@ func TestHotThenCold(t *testing.T) {
 	})
 }
 
-// A message a second at most, and what comes meanwhile goes together.
+// At most one message is sent a second, and events that come meanwhile are sent together.
 func TestManyEventsAreFewMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// What waits when the program stops gets one more chance.
+// Events that wait when the program stops are sent in one more attempt.
 func TestStopSendsWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestOnlyLeaderNotifies(t *testing.T) {
 	})
 }
 
-// An event has the same ID in every process, so a receiver recognizes duplicates.
+// An event has the same ID in every process, so that a receiver recognizes duplicates.
 func TestIDIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
