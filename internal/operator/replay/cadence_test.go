@@ -20,8 +20,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// A key that is hot only by its share or its surge crosses nothing by itself:
-// others move its threshold, and only a Tick sees it.
+// A key that is hot only by its share or its surge does not cross a threshold by its own count: others move its
+// threshold, and only a Tick notices it.
 func TestShareAndSurgeAreFound(t *testing.T) {
 	t.Parallel()
 	var share, surge strings.Builder
@@ -65,14 +65,14 @@ func TestShareAndSurgeAreFound(t *testing.T) {
 	}
 }
 
-// ticked is what a detector says of events that is ticked every 100 ms, from
-// the first event until it has been silent for long: nothing is left out.
+// ticked returns the spans of a detector that is ticked every 100 ms, from the first event until until. It skips no
+// tick.
 func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []replay.Span) {
 	d := detect.New(set, detect.Options{})
 	hot, loops = []replay.Span{}, []replay.Span{}
 	type begunSpan struct {
 		replay.Span
-		who hottype.ClientSketch // who asked since it began
+		who hottype.ClientSketch // clients since it began
 	}
 	begun := map[detect.Kind]map[hottype.Key]*begunSpan{detect.Cooled: {}, detect.LoopEnded: {}} // by how they end
 	end := func(c detect.Change) replay.Span {
@@ -135,7 +135,7 @@ type timed struct {
 	key    hottype.Key
 }
 
-// drawHeat gives what makes a key hot, by every criterion that there is.
+// drawHeat draws criteria of every kind.
 func drawHeat(t *rapid.T) string {
 	ways := rapid.SampledFrom([]string{
 		"rate: 1", "rate: 0.7", "share: 0.5, min_rate: 0.5", "surge: 3, min_rate: 0.5",
@@ -151,8 +151,7 @@ func drawHeat(t *rapid.T) string {
 		rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max hot"))
 }
 
-// drawTraffic gives bursts of requests, each of few keys and clients, with
-// silence of every length between them.
+// drawTraffic draws bursts of requests, each of few keys and clients, with silences of many lengths between them.
 func drawTraffic(t *rapid.T) (all []timed) {
 	at := time.Unix(1_000_000_000, 0).UTC()
 	for range rapid.IntRange(1, 12).Draw(t, "bursts") {
@@ -172,8 +171,8 @@ func drawTraffic(t *rapid.T) (all []timed) {
 	return all
 }
 
-// Replay leaves out the ticks at which nothing can change. What is hot, and a
-// loop, and when, is as if it left out none.
+// Replay skips the ticks at which nothing can change. Keys are hot, and loops, at the same times as if it skipped no
+// tick.
 func TestReplayIsADetectorTickedEvery100ms(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -184,7 +183,7 @@ func TestReplayIsADetectorTickedEvery100ms(t *testing.T) {
 	})
 }
 
-// The same for more hot keys than there are places, which few drawn traffics have for long.
+// Replay agrees with a detector also if there are more hot keys than places, which few drawn traffics have for long.
 func TestReplayOfFewPlacesIsADetectorTickedEvery100ms(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -202,8 +201,8 @@ func TestReplayOfFewPlacesIsADetectorTickedEvery100ms(t *testing.T) {
 	}
 }
 
-// replayAndTick compares what replay finds in traffic with what a detector finds that is ticked every 100 ms, under a
-// rule and a catch-all with these thresholds.
+// replayAndTick compares the spans of a replay of traffic with the spans of a detector that is ticked every 100 ms,
+// under a rule and a catch-all with these criteria.
 func replayAndTick(t *testing.T, heat [2]string, traffic []timed) (diff string) {
 	t.Helper()
 	set := parse(t, fmt.Sprintf(`

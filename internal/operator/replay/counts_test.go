@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Sums over trailing windows and peaks are those of counting again each time.
+// Sums over trailing windows and peaks are equal to a recount at each step.
 func TestTotalsMatchRecount(t *testing.T) {
 	t.Parallel()
 	type hit struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// batches keeps what a tally flushes.
+// batches holds the counts that a tally flushes.
 type batches struct{ counts []hottype.Count }
 
 func (b *batches) Send(_ context.Context, counts []hottype.Count) error {
@@ -27,8 +27,8 @@ func (b *batches) Send(_ context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// live is which keys become hot where requests are counted by limiters that flush ten times a second, each at its own
-// phase, and flushes take some time to arrive.
+// live returns the keys that become hot if requests are counted by limiters that flush ten times a second, each at its
+// own phase, and flushes take some time to arrive.
 func live(t fataler, set *rules.Set, events []timed, phases, delays []time.Duration) map[hottype.Key]bool {
 	type flush struct {
 		at     time.Time // when it arrives
@@ -75,7 +75,7 @@ func note(d *detect.Detector, now time.Time, hot map[hottype.Key]bool) {
 	}
 }
 
-// replayed is which keys become hot in a replay of the same requests.
+// replayed returns the keys that become hot in a replay of the same requests.
 func replayed(t fataler, set *rules.Set, events []timed) map[hottype.Key]bool {
 	var log strings.Builder
 	for _, e := range events {
@@ -93,7 +93,7 @@ func replayed(t fataler, set *rules.Set, events []timed) map[hottype.Key]bool {
 	return hot
 }
 
-// steady are so many requests a second for a key by many clients, evenly spaced.
+// steady returns rate requests a second for a key by many clients, evenly spaced.
 func steady(key hottype.Key, rate float64, for_ time.Duration) (events []timed) {
 	begin := time.Unix(1_000_000_000, 0).UTC()
 	for i := 0; ; i++ {
@@ -105,7 +105,7 @@ func steady(key hottype.Key, rate float64, for_ time.Duration) (events []timed) 
 	}
 }
 
-// A steady key is hot from its threshold on, whenever limiters flush and however long that takes, and never below it: a
+// A steady key is hot from its threshold on, for any times of flushes and any delays, and never below it, because a
 // count belongs to the second in which it happened.
 func TestSteadyKeysAreHotFromTheirThresholdOn(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ rules:
 	}
 }
 
-// Ten clients make a key hot, fifteen more come while it is: all of them count.
+// Ten clients make a key hot, and fifteen more come while it is hot: all of them count.
 func TestClientsOfAHotKeyAreThoseOfItsWholeSpan(t *testing.T) {
 	t.Parallel()
 	config := `
@@ -80,8 +80,8 @@ rules:
 	}
 }
 
-// Without rules the report says which rule holds, how many keys other thresholds
-// would have found, and what finds a better one.
+// Without rules the report names the rule in force, the number of keys at other thresholds, and the command that finds
+// better rules.
 func TestReportWithoutRulesSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

@@ -23,8 +23,7 @@ type event struct {
 	client, key string
 }
 
-// modelled reads events by means of its own: net/url sorts by name, which is
-// enough for queries without repeated names.
+// modelled reads events independently: net/url sorts by name, which is enough for queries without repeated names.
 func modelled(lines []string) []event {
 	var all []event
 	for _, l := range lines {
@@ -51,7 +50,7 @@ func within(all []event, second, width int64, test func(event) bool) (n int64) {
 	return n
 }
 
-// peak is the highest count over such seconds, and the first that ends so.
+// peak returns the highest count over such seconds, and the first second that ends such a peak.
 func peak(all []event, width int64, test func(event) bool) (most, at int64) {
 	at = math.MaxInt64
 	for _, e := range all {
@@ -121,7 +120,7 @@ func modelHotSeconds(all []event, threshold int64) map[int64][]hottype.Key {
 	return hot
 }
 
-// The report is what counting everything again for every question gives.
+// The report is equal to a recount of all events for every number.
 func TestReportIsThatOfTheModel(t *testing.T) {
 	t.Parallel()
 	set := parse(t, plain("0.6")+"ip: {fixed: {limit: 2, window: 1s}}\n")

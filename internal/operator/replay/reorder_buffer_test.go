@@ -49,7 +49,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	})
 }
 
-// draw reads the targets of one second as spread orders them.
+// draw returns the targets of one second and their nanoseconds, in order.
 func draw(b *bucket) (targets []string, nanos []int64) {
 	records := string(b.records)
 	for _, m := range orderSecond(records, nil) {
@@ -165,7 +165,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A bucket that is used again has the requests of its new second alone, and what the old one was read as stays.
+// A bucket that is used again has only the requests of its new second, and strings that were read from its old second
+// do not change.
 func TestBucketsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	o := newOrder(1 << 20)

@@ -70,7 +70,7 @@ func text(name, s string) replay.Source {
 	return replay.Source{Name: name, Reader: strings.NewReader(s), Unpack: unpack.Reader}
 }
 
-// rendered runs and gives the JSON.
+// rendered runs a replay and returns the JSON of its report.
 func rendered(t testing.TB, cfg replay.Config, logs ...replay.Source) string {
 	t.Helper()
 	rep, err := replay.Run(context.Background(), cfg, logs...)
@@ -124,9 +124,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// A burst of 100 requests in one second, worked out by hand: the tenth makes
-// the key hot; of the 90 after it, at 10 ms each, the first takes the only
-// token and the next token comes a second later.
+// This burst of 100 requests in one second is worked out by hand: the tenth request makes the key hot; of the 90
+// requests after it, at 10 ms each, the first takes the only token and the next token comes a second later.
 func TestBurstIsLimitedFromItsThresholdOn(t *testing.T) {
 	t.Parallel()
 	config := `
@@ -180,8 +179,7 @@ func TestOrderOfLinesDoesNotMatter(t *testing.T) {
 	})
 }
 
-// numbers runs files of events and gives the report without what is about the
-// files.
+// numbers runs a replay of files of events and returns the report without the facts about the files.
 func numbers(t *rapid.T, set *rules.Set, files ...[]string) *replay.Report {
 	var logs []replay.Source
 	for _, f := range files {
@@ -195,7 +193,7 @@ func numbers(t *rapid.T, set *rules.Set, files ...[]string) *replay.Report {
 	return rep
 }
 
-// drawEvents gives events of few clients and keys within some minutes.
+// drawEvents draws events of few clients and keys within some minutes.
 func drawEvents(t *rapid.T) []string {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
 		return fmt.Sprintf("%d\t%s\tGET\t%s", 1_000_000_000+

@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// expected is what an independent count says of a real log.
+// expected holds the results of an independent count of a real log.
 type expected struct {
 	Config struct {
 		Rate float64 `json:"rate"`
@@ -35,8 +35,7 @@ type expected struct {
 	ClientPeak60s [][3]any                `json:"client_peak_60s"`
 }
 
-// HOTPARAM_TRAFFIC names a directory of real logs, each with what an
-// independent count gives for it in NAME.expected.json.
+// HOTPARAM_TRAFFIC names a directory of real logs, each with the results of an independent count in NAME.expected.json.
 func TestRealTraffic(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("HOTPARAM_TRAFFIC")
@@ -106,7 +105,7 @@ func compare(t *testing.T, what string, n int, pair func(i int) (want, got strin
 	}
 }
 
-// replayBeside replays the log whose name an expectation has.
+// replayBeside replays the log that an expectation belongs to.
 func replayBeside(t *testing.T, file, rate string) *replay.Report {
 	t.Helper()
 	logs, err := filepath.Glob(strings.TrimSuffix(file, "expected.json") + "*[gv]")
