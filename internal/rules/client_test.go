@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// All addresses of one subscriber are one client, whatever the length of the network that he gets.
+// All addresses of one subscriber are one client, for any length of the subscriber's network.
 func TestClientOf(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// The last value of a field that is taken, and the first that is rejected.
+// Each field accepts its last valid value and rejects the first invalid value.
 func TestEdgesOfFields(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ field, valid, invalid string }{
@@ -43,7 +43,7 @@ func TestAnyRate(t *testing.T) {
 	}
 }
 
-// Of a query 16 pairs are read, and of a spelling 160 bytes are kept.
+// At most 16 pairs of a query are read, and 160 bytes of a spelling are kept.
 func TestSpellingIsBounded(t *testing.T) {
 	t.Parallel()
 	set, err := Parse("f.yaml", []byte(
@@ -68,7 +68,7 @@ func TestSpellingIsBounded(t *testing.T) {
 	}
 }
 
-// A schedule that is far off is looked at again within a day, and what a class answered is remembered.
+// A schedule that does not begin soon is computed again within a day, and the result of a class is remembered.
 func TestWhatIsRemembered(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)

@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// refusedFiles reads testdata/refused.txt: the text of each file, and what the error says.
+// refusedFiles returns the files of testdata/refused.txt: the text of each file, and a part of its error.
 func refusedFiles(t *testing.T) (files []struct{ text, want string }) {
 	t.Helper()
 	all, err := os.ReadFile("testdata/refused.txt")
@@ -27,7 +27,7 @@ func refusedFiles(t *testing.T) (files []struct{ text, want string }) {
 	return files
 }
 
-// Each file has one mistake; the error says where and what.
+// Each file has one mistake, and the error names its place and the mistake.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range refusedFiles(t) {

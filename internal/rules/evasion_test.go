@@ -20,20 +20,20 @@ import (
 	"github.com/hotparam/pipeline/internal/parseas"
 )
 
-// spelledTarget is a request target that was sent to every upstream, and what their
-// handlers saw. Each character of Target is one byte.
+// spelledTarget is a request target that was sent to every upstream, with the values that their handlers received. Each
+// character of Target is one byte.
 type spelledTarget struct {
 	Target  string            `json:"target"`
 	Group   string            `json:"group"`
 	Means   string            `json:"means"`
-	Exact   []string          `json:"exact"` // the upstreams that saw what it means
-	Array   []string          `json:"array"` // and those that saw it in an array
+	Exact   []string          `json:"exact"` // the upstreams that received its meaning
+	Array   []string          `json:"array"` // the upstreams that received its meaning in an array
 	Method  string            `json:"method"`
 	Headers map[string]string `json:"headers"`
 	Param   string            `json:"param"`
 }
 
-// table reads what the upstreams were measured to do.
+// table returns the measured targets and the names of the upstreams.
 func table(t testing.TB) (targets []spelledTarget, upstreams []string) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/upstreams.json")
@@ -54,7 +54,7 @@ func table(t testing.TB) (targets []spelledTarget, upstreams []string) {
 	return doc.Targets, upstreams
 }
 
-// bytesOf gives the bytes that were sent.
+// bytesOf returns the bytes that were sent.
 func (s *spelledTarget) bytesOf() string {
 	var out []byte
 	for _, r := range s.Target {
@@ -63,8 +63,8 @@ func (s *spelledTarget) bytesOf() string {
 	return string(out)
 }
 
-// outOfReach reports whether no limiter in front can know: a body is not read, and
-// the proxy does not pass a header with "_" on.
+// outOfReach reports whether a limiter in front cannot know the value: a body is not read, and the proxy does not pass
+// a header with "_" on.
 func (s *spelledTarget) outOfReach() bool {
 	for name := range s.Headers {
 		if strings.Contains(name, "_") {
@@ -74,12 +74,11 @@ func (s *spelledTarget) outOfReach() bool {
 	return s.Group == "body"
 }
 
-// tally is what a preset does for an upstream.
+// tally counts the results of a preset for an upstream.
 type tally struct{ exact, array, over int }
 
-// measure counts the targets of the table whose value reaches the handler of an
-// upstream and is not charged, and those that are charged for a value that it does
-// not see.
+// measure counts the targets of the table whose value reaches the handler of an upstream and is not charged, and the
+// targets that are charged for a value that the handler does not receive.
 func measure(t *testing.T, targets []spelledTarget, preset, name string, say bool) (n tally) {
 	t.Helper()
 	sets := map[string]*Set{}
@@ -129,9 +128,9 @@ func measure(t *testing.T, targets []spelledTarget, preset, name string, say boo
 	return n
 }
 
-// golden is how many targets are charged for a value that an upstream did not see,
-// by its own preset and by strict, and how many evade a rule without a preset. Many are
-// duplicates, of which each value is charged, and names that the upstream ignores.
+// golden holds the numbers of targets that are charged for a value that an upstream did not receive, by its own preset
+// and by strict, and the number of targets that evade a rule without a preset. Many of them are duplicates, of which
+// each value is charged, and names that the upstream ignores.
 var golden = map[string][3]int{
 	"axum":                     {14, 111, 0},
 	"chi":                      {4, 101, 0},
@@ -161,8 +160,8 @@ var golden = map[string][3]int{
 	"tomcat-servlet":           {26, 84, 25},
 }
 
-// TestPresetsAgainstUpstreams holds every preset to the measured table: nothing
-// that reaches the handler of its upstream goes uncharged.
+// TestPresetsAgainstUpstreams holds every preset to the measured table: each target that reaches the handler of its
+// upstream is charged.
 func TestPresetsAgainstUpstreams(t *testing.T) {
 	t.Parallel()
 	targets, upstreams := table(t)
@@ -182,8 +181,8 @@ func TestPresetsAgainstUpstreams(t *testing.T) {
 	}
 }
 
-// TestRecordedSpellings: of the mutated targets that test/parseas has sent, each that an upstream read as the value
-// star has its key under strict, and under the upstream's preset.
+// TestRecordedSpellings: each mutated target of test/parseas that an upstream read as the value star has its key under
+// strict, and under the upstream's preset.
 func TestRecordedSpellings(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/spellings.tsv")
@@ -224,8 +223,7 @@ rules:
 	}
 }
 
-// TestEvasionPage: the page has every preset and trait, with the numbers of above,
-// and its examples can be parsed.
+// TestEvasionPage: the page names every preset and trait, with the numbers above, and its examples can be parsed.
 func TestEvasionPage(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../../docs/evasion.md")

@@ -96,9 +96,8 @@ func TestSmootherTryAcquire(t *testing.T) {
 	}
 }
 
-// From cold, demand without a pause reaches the threshold after the warm-up and
-// nothing stored after half of it more; in pieces it costs what it costs at once
-// (H5).
+// From cold, demand without a pause reaches the threshold after the warm-up, and an empty store after half of it more.
+// Permits that are taken in pieces cost as much as permits that are taken at once (H5).
 func TestWarmUpTakesItsTime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -126,8 +125,8 @@ func TestWarmUpTakesItsTime(t *testing.T) {
 	})
 }
 
-// The wait of a call does not depend on its size (H1), a rejected one changes
-// nothing (H2), and any second after a burst has the rate at most (H3).
+// The wait of a call does not depend on its size (H1), a rejected call changes nothing (H2), and any second after a
+// burst has at most the rate (H3).
 func TestSmootherLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -6,45 +6,41 @@ import (
 	"time"
 )
 
-// smoother is the rate limiter of Guava, with which bursty and warming_up are compared:
-// it denies no call but returns how long to
-// wait, and a call pays for the one before it. The wait of a call depends on
-// earlier calls only, never on its own size (prepay): a large one goes at once
-// and the next one waits for it.
+// smoother is the rate limiter of Guava, with which bursty and warming_up are compared: it denies no call but returns
+// how long to wait, and a call pays for the call before it. The wait of a call depends on earlier calls only, never on
+// its own size (prepay): a large call proceeds at once and the next call waits for it.
 //
-// Unused permits are stored up to a bound. With newBursty stored permits are free, up
-// to those of one second; with newWarmingUp they are expensive, because a server that
-// has been idle is cold: above half of the bound, a permit costs more the more are
-// stored, up to the cold factor times the usual interval.
+// Unused permits are stored up to a bound. With newBursty stored permits are free, up to the permits of one second.
+// With newWarmingUp they are expensive, because a server that has been idle is cold: above half of the bound, a permit
+// costs more the more are stored, up to the cold factor times the usual interval.
 //
-// It is one process's and not for concurrent use; time is an argument. Numbers
-// are doubles as in Guava, waits are rounded up to whole nanoseconds.
+// It belongs to one process and is not for concurrent use; time is an argument. Numbers are doubles as in Guava, and
+// waits are rounded up to whole nanoseconds.
 type smoother struct {
 	shape    shape
 	interval float64 // seconds a fresh permit costs
 	stored   float64 // permits
 	next     float64 // when the next call may go, seconds after start
 	start    time.Time
-	// Follow from shape and interval.
+	// These fields follow from shape and interval.
 	max, threshold, cooldown, slope float64
 }
 
-// shape is what stays when the rate is changed.
+// shape holds the parameters that a change of the rate keeps.
 type shape struct {
 	burst  float64 // bursty: seconds of permits that are stored
 	warmUp float64 // warming up: seconds from cold to warm
-	factor float64 // warming up: what a permit costs when all is cold, in intervals
+	factor float64 // warming up: cost of a permit when the server is cold, in intervals
 }
 
-// newBursty builds a limiter of a rate in permits a second, above 0, +Inf for no
-// limit. It starts with nothing stored.
+// newBursty returns a limiter of a rate in permits a second, above 0, or +Inf for no limit. It starts with no stored
+// permits.
 func newBursty(now time.Time, rate float64) (*smoother, error) {
 	return newSmoother(now, rate, shape{burst: 1})
 }
 
-// newWarmingUp builds a limiter that needs warmUp from cold to warm under steady
-// demand, and whose permits then cost factor times (1 or more, usually 3) less
-// than when it was cold. It starts cold.
+// newWarmingUp returns a limiter that needs warmUp from cold to warm under steady demand. When it is warm, permits cost
+// factor times (1 or more, usually 3) less than when it was cold. It starts cold.
 func newWarmingUp(now time.Time, rate float64, warmUp time.Duration, factor float64) (*smoother, error) {
 	if warmUp <= 0 || !(factor >= 1) || math.IsInf(factor, 1) {
 		return nil, fmt.Errorf("limit: warm-up of %v with factor %v: want a positive time and a factor of 1 or more",
@@ -73,7 +69,7 @@ func checkRate(rate float64) error {
 	return nil
 }
 
-// configure computes what follows from the rate.
+// configure computes the fields that follow from the rate.
 func (s *smoother) configure(rate float64) {
 	s.interval = 1 / rate
 	if s.interval == 0 {
@@ -91,8 +87,8 @@ func (s *smoother) configure(rate float64) {
 	s.cooldown = s.shape.warmUp / s.max
 }
 
-// setRate changes the rate. What is owed stays owed at the old rate, and what is
-// stored stays the same part of what can be stored.
+// setRate changes the rate. Owed permits stay owed at the old rate, and the stored permits stay the same part of the
+// bound.
 func (s *smoother) setRate(now time.Time, rate float64) error {
 	if err := checkRate(rate); err != nil {
 		return err
@@ -109,8 +105,8 @@ func (s *smoother) setRate(now time.Time, rate float64) error {
 	return nil
 }
 
-// acquire takes permits, 1 or more, and returns how long the caller has to wait
-// before it goes on. That is not an error, however long it is.
+// acquire takes permits, 1 or more, and returns how long the caller has to wait before it goes on. A long wait is not
+// an error.
 func (s *smoother) acquire(now time.Time, permits int64) (time.Duration, error) {
 	wait, _, err := s.tryAcquire(now, permits, math.MaxInt64)
 	return wait, err
@@ -135,7 +131,7 @@ func (s *smoother) tryAcquire(now time.Time, permits int64,
 	return wait, true, nil
 }
 
-// advance stores what has come in since the last call was due.
+// advance stores the permits that have become free since the last call was due.
 func (s *smoother) advance(now time.Time) {
 	at := now.Sub(s.start).Seconds()
 	if at <= s.next {
@@ -147,9 +143,8 @@ func (s *smoother) advance(now time.Time) {
 	s.next = at
 }
 
-// price is what taking stored permits costs, in seconds: nothing where there is
-// no warm-up; else the area under a line that is at the interval up to the
-// threshold and then rises to the cold interval.
+// price returns the cost of taking stored permits, in seconds: 0 without a warm-up, and otherwise the area under a line
+// that is at the interval up to the threshold and then rises to the cold interval.
 func (s *smoother) price(permits float64) float64 {
 	if s.shape.warmUp == 0 {
 		return 0
@@ -160,7 +155,7 @@ func (s *smoother) price(permits float64) float64 {
 	return dear*(s.interval+rise) + (permits-dear)*s.interval
 }
 
-// nanoseconds is a wait rounded up, but for the noise of doubles.
+// nanoseconds returns a wait rounded up, except for the noise of doubles.
 func nanoseconds(seconds float64) time.Duration {
 	ns := math.Ceil(seconds*1e9 - 1e-2)
 	if ns >= math.MaxInt64 {

@@ -11,8 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// A rule with bursty allows what Guava's tryAcquire(wait) does, after the same wait to
-// the microsecond.
+// A rule with bursty allows a call if Guava's tryAcquire(wait) does, after the same wait to the microsecond.
 func TestBurstyIsThatOfGuava(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -55,9 +54,8 @@ func TestBurstyIsThatOfGuava(t *testing.T) {
 	})
 }
 
-// A rule with warming_up is that of Guava too, through changes of the rate. Guava
-// computes with doubles and waits for a part of a microsecond; what a rule rounds comes
-// to a microsecond for each pause at most.
+// A rule with warming_up agrees with Guava too, through changes of the rate. Guava computes with doubles and waits for
+// a part of a microsecond; the roundings of a rule add up to at most a microsecond for each pause.
 func TestWarmingUpIsThatOfGuava(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -87,7 +85,7 @@ func TestWarmingUpIsThatOfGuava(t *testing.T) {
 				if err := guava.setRate(now, float64(rate)); err != nil {
 					rt.Fatal(err)
 				}
-				off += 2 * time.Microsecond // what stands is rounded to microseconds
+				off += 2 * time.Microsecond // the state is rounded to microseconds
 			}
 			apart := time.Second / time.Duration(rate)
 			ahead := rapid.SampledFrom([]time.Duration{0, 0, apart, apart / 3, 2 * apart, wait, warmUp / 7, warmUp}).

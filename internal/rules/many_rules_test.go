@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Rules that an index finds match as they do when all are compared in order.
+// Rules that an index finds match as they do if all are compared in order.
 func TestManyRulesAreFoundAsOneByOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -56,7 +56,8 @@ func TestManyRulesAreFoundAsOneByOne(t *testing.T) {
 	})
 }
 
-// A rule that gets no request is reported with the first rule that takes them, as if every pair was compared.
+// A rule that receives no request is reported with the first rule that matches its requests, as if every pair was
+// compared.
 func TestCoveredRulesAreFoundAsOneByOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -113,7 +114,7 @@ func TestCoveredRulesAreFoundAsOneByOne(t *testing.T) {
 	})
 }
 
-// Patterns that an index finds hold as they do when all are compared in order.
+// Patterns that an index finds hold as they do if all are compared in order.
 func TestManyPatternsAreFoundAsOneByOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -144,8 +145,8 @@ func TestManyPatternsAreFoundAsOneByOne(t *testing.T) {
 	})
 }
 
-// Plain targets are described for up to three parameters in each order, up to a length that a proxy reads, and by not
-// too many lines: what is beyond is asked about.
+// Plain targets are described for up to three parameters in each order, up to a length that a proxy reads, and by a
+// bounded number of lines. The gateway asks about all other targets.
 func TestPlainTargetsAreBounded(t *testing.T) {
 	t.Parallel()
 	rule := `  - {name: r%d, match: {path: "/r%[1]d"}, params: [%s], hot: {rate: 1}}` + "\n"
@@ -155,7 +156,7 @@ func TestPlainTargetsAreBounded(t *testing.T) {
 		lines  int
 		last   string // the key of the last line
 	}{
-		// each order of each choice, one line for what is not plain, and one for the targets of no rule
+		// each order of each choice, one line for targets that are not plain, and one for the targets of no rule
 		{1, "a", 2 + 1 + 1, ""}, {1, "a, b", 5 + 1 + 1, ""}, {1, "a, b, c", 16 + 1 + 1, ""},
 		{1, "a, b, c, d", 1 + 1, ""},
 		{400, "a, b, c, d", 400 + 1, ""}, {401, "a, b, c, d", 401 + 1, AskPlain},
@@ -178,7 +179,8 @@ func TestPlainTargetsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPlainTargetsOfARule: what a gateway has to compare besides the target, and which bytes of a name are plain.
+// TestPlainTargetsOfARule: the fields that a gateway has to compare besides the target, and the bytes of a name that
+// are plain.
 func TestPlainTargetsOfARule(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

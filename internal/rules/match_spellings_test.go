@@ -77,7 +77,7 @@ func TestMatchSpelled(t *testing.T) {
 	}
 }
 
-// TestEmptyWildcard: Fastify takes an empty segment for a wildcard; so does strict.
+// TestEmptyWildcard: Fastify matches an empty segment with a wildcard, and so does strict.
 func TestEmptyWildcard(t *testing.T) {
 	t.Parallel()
 	rule := "\nrules: [{name: a, match: {path: '/a/{id}/{slug}'}, params: [path.id, path.slug], hot: {rate: 1}}]"
@@ -108,7 +108,7 @@ rules:
 	}
 }
 
-// TestTooManyReadings: a path that strict reads in so many ways that not all its keys can be limited is malformed.
+// TestTooManyReadings: a path is malformed if strict reads it in more ways than keys can be limited.
 func TestTooManyReadings(t *testing.T) {
 	t.Parallel()
 	s := mustParse(t, `
@@ -142,9 +142,8 @@ func TestMatchSpelledAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestAnySpellingIsMatched: with any preset nothing panics, what the matcher counts
-// does not depend on the order of pairs, and a canonical path and its spelling
-// count the same.
+// TestAnySpellingIsMatched: with any preset nothing panics, the matches do not depend on the order of pairs, and a
+// canonical path and its spelling count the same.
 func TestAnySpellingIsMatched(t *testing.T) {
 	t.Parallel()
 	sets := map[string]*Set{}

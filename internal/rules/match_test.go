@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// keys gives what a set makes of a request: "rule key" for each match.
+// keys returns the matches of a request: "rule key" for each.
 func keys(s *Set, req hottype.Request) string {
 	var out []string
 	for _, m := range s.Match(&req, new(Scratch)) {
@@ -130,8 +130,8 @@ rules:
 	}
 }
 
-// TestPathAgainstServeMux: a pattern takes a clean path exactly when
-// net/http.ServeMux does, and gives its wildcards the same values.
+// TestPathAgainstServeMux: a pattern matches a clean path exactly if net/http.ServeMux does, with the same values of
+// its wildcards.
 func TestPathAgainstServeMux(t *testing.T) {
 	t.Parallel()
 	word := rapid.SampledFrom([]string{"a", "b", "%61", "a%2Fb", "c%20d", "%C3%A9", "%c3%a9", "%25"})
@@ -328,7 +328,8 @@ func TestNameWithADot(t *testing.T) {
 	}
 }
 
-// TestDefault_IgnoresTrackers: links from a campaign are requests for one page, whatever its networks append.
+// TestDefault_IgnoresTrackers: links from a campaign are requests for one page, for all parameters that its networks
+// append.
 func TestDefault_IgnoresTrackers(t *testing.T) {
 	t.Parallel()
 	s := Default()

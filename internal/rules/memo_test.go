@@ -38,7 +38,7 @@ func (m *Memo) entries() (n int) {
 	return n
 }
 
-// A memo gives what its set gives, whatever came before, and entries keep what they had.
+// A memo returns the same matches as its set after any requests, and entries do not change.
 func TestMemoIsMatch(t *testing.T) {
 	t.Parallel()
 	m, sc := memoOf(t, memoRules), new(MemoScratch)
@@ -67,7 +67,7 @@ func TestMemoIsMatch(t *testing.T) {
 	}
 }
 
-// Targets with values that must not be seen are never kept, nor requests whose keys have parts of headers.
+// Targets with values that must not be shown are never kept, and neither are requests whose keys have parts of headers.
 func TestMemoKeepsNothingSecret(t *testing.T) {
 	t.Parallel()
 	for yaml, want := range map[string]int{
@@ -126,7 +126,7 @@ func TestMemoInAFlood(t *testing.T) {
 	}
 }
 
-// Entries that others replace meanwhile are never read in part: each target has its own key.
+// Entries that other goroutines replace meanwhile are never read in part: each target has its own key.
 func TestMemoForManyCallers(t *testing.T) {
 	t.Parallel()
 	m := memoOf(t, memoRules)

@@ -34,8 +34,8 @@ rules:
 	}
 }
 
-// TestFurtherValuesPushNoRuleOut: an attacker who adds values gives a request more
-// keys, and never takes the key of a later rule from those that are limited.
+// TestFurtherValuesPushNoRuleOut: an attacker who adds values adds keys to a request, but never displaces the key of a
+// later rule from the limited keys.
 func TestFurtherValuesPushNoRuleOut(t *testing.T) {
 	t.Parallel()
 	text := "rules:\n"

@@ -58,8 +58,8 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestWhatBlocksAMalformedRequest: any block of a key of its resource, after what is
-// said about exactly the reserved key.
+// TestWhatBlocksAMalformedRequest: any block of a key of its resource blocks it, unless an override of exactly the
+// reserved key replaces the limit.
 func TestWhatBlocksAMalformedRequest(t *testing.T) {
 	t.Parallel()
 	file := []Override{
@@ -144,7 +144,7 @@ func TestOverrideValidate(t *testing.T) {
 	}{
 		{func(*Override) {}, ""},
 		{func(o *Override) { o.ID, o.Until, o.Burst, o.Rate = "", time.Time{}, 0, 1./3 }, ""},
-		{func(o *Override) { o.Key = "topic?q=a b*" }, ""}, // a pattern may be anything
+		{func(o *Override) { o.Key = "topic?q=a b*" }, ""}, // any text may be a pattern
 		{func(o *Override) { o.Key = "!hp1:topic.aZh0123456789abcdef0123456789abcdef" }, ""},
 		{func(o *Override) { o.Action, o.Rate, o.Burst = ActionBlock, 0, 0 }, ""},
 		{func(o *Override) { o.Key = "" }, "has no key"},
@@ -214,8 +214,8 @@ func TestOverrideSpec(t *testing.T) {
 	}
 }
 
-// TestAnyRateIsKept: whatever rate passes has a limit that comes within a
-// millionth of a request a second.
+// TestAnyRateIsKept: any valid rate has a limit that differs from it by at most a millionth of a request a second and a
+// hundred millionth of the rate.
 func TestAnyRateIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -257,7 +257,7 @@ func TestChangeAsJSON(t *testing.T) {
 	}
 }
 
-// The readable part of an ID ends with one dash, whatever its length, and is left out where there is none.
+// The readable part of an ID ends with one dash, for any length, and is left out if it is empty.
 func TestReadablePartOfAnID(t *testing.T) {
 	t.Parallel()
 	hash := overrideID("", "x")

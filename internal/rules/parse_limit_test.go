@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// What each algorithm becomes, and what a value of the rule takes over from it.
+// Each algorithm has its Spec, and a value of the rule inherits the amounts that it does not set.
 func TestParseAlgorithms(t *testing.T) {
 	t.Parallel()
 	second := time.Second
@@ -67,8 +67,7 @@ func TestParseAlgorithms(t *testing.T) {
 	}
 }
 
-// Which limits can be divided among clients, how clients are identified, and which errors the
-// others give.
+// Limits that can be divided among clients identify clients by their setting, and other limits are errors.
 func TestParseFair(t *testing.T) {
 	t.Parallel()
 	rule := func(text string) string {
@@ -99,7 +98,7 @@ func TestParseFair(t *testing.T) {
 	}
 }
 
-// How many requests may be in flight, of a key and of a client.
+// Requests in flight are bounded by key and by client.
 func TestParseInFlight(t *testing.T) {
 	t.Parallel()
 	set := mustParse(t, `
@@ -147,7 +146,7 @@ classes: [{name: crawler, match: {header: User-Agent, pattern: bot}, ip: {in_fli
 	}
 }
 
-// A rule whose slots one client may all hold is warned of, unless ip.in_flight leaves some to others.
+// A rule whose slots one client may all hold has a warning, unless ip.in_flight leaves slots to others.
 func TestWarnOfGreed_NamesRulesWithoutAShare(t *testing.T) {
 	t.Parallel()
 	for text, warned := range map[string]bool{

@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// What is written down of a request has nothing that its keys do not show.
+// The recorded target of a request has no value that its keys do not show.
 func TestTargetsAreRedacted(t *testing.T) {
 	t.Parallel()
 	set, err := ParseWith("rules.yaml", []byte(`

@@ -108,7 +108,7 @@ func TestScheduleThatCannotBeUsedSaysWhy(t *testing.T) {
 	}
 }
 
-// TestValidateSchedule_KeepsWhatHasABreak: windows that touch most of the time are no schedule that always holds.
+// TestValidateSchedule_KeepsWhatHasABreak: windows that touch most of the time are not a schedule that always holds.
 func TestValidateSchedule_KeepsWhatHasABreak(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Schedule{
@@ -153,7 +153,7 @@ func TestScheduleHasPrecedenceOnlyInItsWindow(t *testing.T) {
 	}
 }
 
-func TestFindingAScheduleAllocatesNothing(t *testing.T) { // alone: it measures
+func TestFindingAScheduleAllocatesNothing(t *testing.T) { // not parallel: it measures
 	set := NewOverrides(nil, []Override{{ID: "a", Key: "topic?id=42", Action: ActionBlock,
 		Schedule: Schedule{From: "0 20 * * *", For: time.Hour, Zone: "Europe/Berlin"}}})
 	now, key := at(t, "2026-11-21T12:00:00Z"), []byte("topic?id=42")
@@ -163,7 +163,7 @@ func TestFindingAScheduleAllocatesNothing(t *testing.T) { // alone: it measures
 	}
 }
 
-// The remembered stretch must never differ from asking the schedule anew.
+// The remembered span never differs from computing the schedule again.
 func TestPlanAgreesWithItsSchedule(t *testing.T) {
 	t.Parallel()
 	schedules := []Schedule{

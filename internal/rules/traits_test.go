@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/parseas"
 )
 
-// traitFields are the fields of parse_as, their words, and the word that traits have.
+// traitFields are the fields of parse_as, their words, and the words of the traits.
 var traitFields = []struct {
 	name  string
 	words []string
@@ -68,7 +68,7 @@ func yes(is bool, then, otherwise string) string {
 	return otherwise
 }
 
-// A field of parse_as sets its trait to its word, whatever the preset is, and no other.
+// A field of parse_as sets its trait to its word, and no other trait, for any preset.
 func TestEachTraitIsRead(t *testing.T) {
 	t.Parallel()
 	traits := func(preset, field, word string) parseas.Traits {
@@ -97,7 +97,7 @@ func TestEachTraitIsRead(t *testing.T) {
 	}
 }
 
-// A name of exactly the most bytes is accepted.
+// A name of exactly the maximum length is accepted.
 func TestLongestName(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", 64)

@@ -24,7 +24,7 @@ func usedSet(t *testing.T, params string) *Set {
 }
 
 // A key without parameters is withheld while no request of its rule had one of the named parameters within an hour, and
-// never for rules that mean such a key.
+// never for rules that intend such a key.
 func TestUses_WithholdsTheKeyWithoutParameters(t *testing.T) {
 	t.Parallel()
 	const now = 100_000
@@ -59,7 +59,8 @@ func TestUses_WithholdsTheKeyWithoutParameters(t *testing.T) {
 	}
 }
 
-// What is known of a rule stays while the rule has its parameters, also from other processes, and is gone with them.
+// The use of a rule is kept while the rule has its parameters, also the use by other processes, and is removed with
+// them.
 func TestUses_KeepsWhatIsKnownOfTheSameRule(t *testing.T) {
 	t.Parallel()
 	us := NewUses(usedSet(t, "[id]"), nil)
@@ -89,7 +90,7 @@ func TestUses_KeepsWhatIsKnownOfTheSameRule(t *testing.T) {
 	}
 }
 
-// Names are chosen by clients: few are kept, the frequent ones stay, and each can be shown anywhere.
+// Clients choose names: few are kept, frequent names stay, and each can be shown anywhere.
 func TestUses_ClientsChooseNames(t *testing.T) {
 	t.Parallel()
 	us := NewUses(usedSet(t, "[topic_id]"), nil)
@@ -119,8 +120,8 @@ func TestUses_ClientsChooseNames(t *testing.T) {
 	}
 }
 
-// A note names the parameter that no request had and those that requests had, and a rule without requests, by what all
-// processes have seen together.
+// A note names the parameter that no request had and the names that requests had, and reports a rule without requests,
+// by the uses of all processes together.
 func TestUseNotes_SayWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	set := usedSet(t, "[topic_id]")
@@ -164,7 +165,7 @@ func TestUseNotes_SayWhatCannotWork(t *testing.T) {
 	}
 }
 
-// Files that count and limit alike have one hash, and others have another one.
+// Files that count and limit alike have the same hash, and other files have other hashes.
 func TestSet_HashTellsRulesApart(t *testing.T) {
 	t.Parallel()
 	const file = `{rules: [{name: topic, params: [id], hot: {rate: 10}, limit: {rate: 5}}]}`
