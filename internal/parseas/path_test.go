@@ -58,7 +58,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// anyPath is rich in what means something to some upstream.
+// anyPath draws paths of many bytes that some upstream reads in its own way.
 var anyPath = rapid.Custom(func(t *rapid.T) string {
 	return "/" + strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
 		"/", "/", ".", ".", "..", "%2e", "%2F", "%5c", `\`, ";", "a", "B", ".json", "%0a", "%0A", "%", "%25", "%41",
@@ -66,7 +66,7 @@ var anyPath = rapid.Custom(func(t *rapid.T) string {
 	}), 0, 12).Draw(t, "path"), "")
 })
 
-// anyTraits are any combination of traits.
+// anyTraits draws any combination of traits.
 var anyTraits = rapid.Custom(func(t *rapid.T) Path {
 	yes := func(name string) bool { return rapid.Bool().Draw(t, name) }
 	return Path{
@@ -96,7 +96,7 @@ func checkPath(t interface{ Fatalf(string, ...any) }, p Path, path string) {
 	}
 }
 
-// TestPathIsIdempotent with any traits.
+// TestPathIsIdempotent: a canonical path is its own canonical spelling, with any traits.
 func TestPathIsIdempotent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) { checkPath(t, anyTraits.Draw(t, "traits"), anyPath.Draw(t, "path")) })
