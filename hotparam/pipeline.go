@@ -1,23 +1,20 @@
-// Package hotparam protects a service from hot parameters. It counts requests by
-// the parameter values that they ask for, finds the values that are hot right
-// now, and limits only those.
+// Package hotparam protects a service from hot parameters. It counts requests by the parameter values that they ask
+// for, finds the values that are hot right now, and limits only those.
 //
 //	rules, err := hotparam.LoadRules("rules.yaml") // or NewRules, of Go values
 //	p, err := hotparam.New(hotparam.Config{Rules: rules})
 //	go p.Run(ctx)
 //	http.ListenAndServe(":3000", p.Middleware(mux))
 //
-// With nothing but Rules, all of it happens in this process:
+// With Rules alone, all of it happens in this process:
 //
 //	request ──> Middleware ──> count ──> window ──> hot keys ──┐
 //	               └── hot key? its limit; per-IP windows  <───┘
 //
-// With Config.Shared, of package shared, any number of processes share one picture:
-// counts go to the aggregators, hot keys and overrides come back by Redis, and
-// limits hold for all processes together.
+// With Config.Shared, of package shared, any number of processes share one picture: counts go to the aggregators, hot
+// keys and overrides come back by Redis, and limits apply to all processes together.
 //
-// A request whose key is not hot costs one look-up in memory. The body is never
-// read, and counting never waits.
+// A request whose key is not hot costs one look-up in memory. The body is never read, and counting never waits.
 package hotparam
 
 import (
@@ -43,25 +40,23 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
 
-// Pipeline counts requests, finds hot keys and limits them. Build it with New, call
-// Run once. All other methods may be called by any number of goroutines, also before
-// Run and after it: requests are then judged by what is known, and a store that is
-// not there by the rules' on_store_failure.
+// Pipeline counts requests, finds hot keys and limits them. Build it with New, call Run once. Any number of goroutines
+// may call all other methods, also before Run and after it: requests are then judged by the state that is known, and if
+// a store is not there by the rules' on_store_failure.
 type Pipeline struct {
 	parts *pipeline.Pipeline
 	gate  *httplimit.HTTPGate
 	layer *middleware.Layer
-	// options are those of layer, and what those of MiddlewareWith begin with.
+	// options holds the options of layer, with which the options of MiddlewareWith begin.
 	options middleware.Options
-	// with is parts, and what New joined or opened for them.
+	// with holds parts, and the stores that New joined or opened for them.
 	with    *pipeline.Connected
 	ran     atomic.Bool
 	running atomic.Bool
 	events  *events // nil without Config.OnEvent
 }
 
-// New builds a pipeline. It starts nothing and needs no server to be up; errors
-// are mistakes in cfg.
+// New builds a pipeline. It starts nothing and needs no server to be up; errors are mistakes in cfg.
 func New(cfg Config) (*Pipeline, error) {
 	set, err := cfg.Rules.orDefault()
 	if err != nil {
@@ -101,10 +96,10 @@ func New(cfg Config) (*Pipeline, error) {
 	return p, nil
 }
 
-// Decide counts and judges a request that did not come through Middleware, such as
-// a call of another protocol. A verdict that allows may ask to Wait first. The error
-// is a negative Cost, or that of a ctx which has ended; nothing is counted then. Limits that need the end of a request
-// (in flight, refund_status, adaptive) do not apply: see [Pipeline.Begin].
+// Decide counts and judges a request that did not come through Middleware, such as a call of another protocol. A
+// verdict that allows may require to Wait first. The error is a negative Cost, or the error of a ctx that has ended;
+// nothing is counted then. Limits that need the end of a request (in flight, refund_status, adaptive) do not apply: see
+// [Pipeline.Begin].
 func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
 	if err := p.checkRequest(ctx, &r); err != nil {
 		return Verdict{}, err
@@ -114,8 +109,8 @@ func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
 	return v, nil
 }
 
-// Begin is Decide for a request whose end the caller reports: Done of the result must be called in any case, and
-// ResponseStarted with an HTTP status where refund_status and adaptive limits are to follow it.
+// Begin decides like Decide, for a request whose end the caller reports: Done of the result must be called in any case,
+// and ResponseStarted with an HTTP status if refund_status and adaptive limits should follow it.
 func (p *Pipeline) Begin(ctx context.Context, r Request) (*Decision, error) {
 	if err := p.checkRequest(ctx, &r); err != nil {
 		return nil, err
@@ -148,25 +143,23 @@ func (p *Pipeline) Count(r Request) {
 	p.parts.Gate.Count(time.Now(), &r)
 }
 
-// Bounds of the end of Run.
+// The bounds of the end of Run.
 const (
-	drainIdle    = 100 * time.Millisecond // without a request: the servers have stopped
+	drainIdle    = 100 * time.Millisecond // without a request, after which the servers have stopped
 	drainTimeout = 5 * time.Second
-	stopTimeout  = 10 * time.Second // all of it
+	stopTimeout  = 10 * time.Second // for everything
 )
 
-// Purge takes the answers that the cache holds for a key out, and says how many there were.
+// Purge removes the responses that the cache holds for a key, and returns their number.
 func (p *Pipeline) Purge(key hottype.Key) int {
 	p.mustBeBuilt()
 	return p.layer.Cache().Purge(key)
 }
 
-// Run finds what is hot until ctx ends, and returns after the last count was sent.
+// Run finds hot keys until ctx ends, and returns after the last count was sent.
 //
-// When ctx ends, requests may still come in while the servers shut down: Run goes on
-// until none has come for 100 ms, for at most 5 s. It returns within 10 s, with nil
-// unless a part failed or did not end in time. What is counted later goes nowhere:
-// to lose nothing for certain, end ctx after http.Server.Shutdown has returned.
+// When ctx ends, requests may still come in while the servers shut down: Run continues until there has been no request
+// for 100 ms, for up to 5 s. It returns within certain, end ctx after http.Server.Shutdown has returned.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.checkBuilt(); err != nil {
 		return err
@@ -184,7 +177,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return nil
 }
 
-// runWithin is when an error is logged if requests came and Run was not called.
+// runWithin is the time after which an error is logged if there are requests and Run was not called.
 const runWithin = 10 * time.Second
 
 // expectRun logs an error once if requests are counted and Run was not called. It keeps no Pipeline alive.
@@ -201,8 +194,7 @@ func expectRun(pipeline weak.Pointer[Pipeline], log *slog.Logger) {
 	})
 }
 
-// drain is the part that stops first: it waits for ctx, and then until no
-// request comes any more.
+// drain is the part that stops first: it waits for ctx, and then until there are no more requests.
 func (p *Pipeline) drain(ctx context.Context) error {
 	<-ctx.Done()
 	tick := time.NewTicker(drainIdle)
@@ -219,9 +211,9 @@ func (p *Pipeline) drain(ctx context.Context) error {
 	return nil
 }
 
-// connect wires the parts: alone, or with those of cfg.Shared.
+// connect wires the parts: alone, or with the parts of cfg.Shared.
 func (p *Pipeline) connect(cfg *Config, parts pipeline.Config) (err error) {
-	var overrides *filestore.Overrides // nil: those of all
+	var overrides *filestore.Overrides // nil if the overrides are shared
 	switch {
 	case cfg.Shared == nil:
 		p.with, overrides, err = alone(cfg, parts)
@@ -265,7 +257,7 @@ func init() { // packages admin, adapter and hotparamprom reach the parts of a p
 // notBuilt is the error about a nil Pipeline and about the zero value.
 const notBuilt = "hotparam: the Pipeline is nil or the zero value: make it with New, and check its error"
 
-// checkBuilt returns an error for a Pipeline that New has not made.
+// checkBuilt returns an error for a Pipeline that was not made by New.
 func (p *Pipeline) checkBuilt() error {
 	if p == nil || p.with == nil {
 		return errors.New(notBuilt)
@@ -273,7 +265,7 @@ func (p *Pipeline) checkBuilt() error {
 	return nil
 }
 
-// mustBeBuilt panics on a Pipeline that New has not made. It is for methods that return no error.
+// mustBeBuilt panics on a Pipeline that was not made by New. It is for methods that return no error.
 func (p *Pipeline) mustBeBuilt() {
 	if err := p.checkBuilt(); err != nil {
 		panic(err.Error())

@@ -44,8 +44,8 @@ type Health struct {
 	// HotSetAge is the age of the newest hot set, by the clock of its aggregator, or -1 before the first hot set.
 	HotSetAge time.Duration
 	// Publishers is the number of aggregators that publish hot sets. NoInputPublishers of them receive no counts.
-	// StalePublishers is the number of others, which stopped without reporting it: their keys stay hot. In one process
-	// there is one publisher.
+	// StalePublishers is the number of other aggregators, which stopped without reporting it: their keys stay hot. In
+	// one process there is one publisher.
 	Publishers, NoInputPublishers, StalePublishers int64
 	// CountsDown is true if counts cannot be sent by StatsD or do not arrive, or if the Sink reports that they cannot
 	// be delivered: the Sink of package kafkasink reports it until a broker answers, and while no broker does.
@@ -67,7 +67,7 @@ func (h Health) Blind() bool {
 
 // CacheStats holds the counters of the response cache. Bytes and Entries are current.
 type CacheStats struct {
-	// Hits counts requests answered with a fresh response, Stale requests answered with a stale one.
+	// Hits counts requests answered with a fresh response, Stale requests answered with a stale response.
 	Hits, Stale uint64
 	// Fetched counts requests to the handler that the cache made, Failed the part that the handler did not answer well.
 	// FetchDenied counts the requests that the limits of their keys denied.
@@ -77,7 +77,7 @@ type CacheStats struct {
 	Collapsed, TimedOut uint64
 	// Bypassed counts requests that bypassed the cache, NotStored responses that were not stored, by the reason.
 	Bypassed, NotStored map[string]uint64
-	// Evicted counts entries that were replaced by others, Purged entries that Purge removed.
+	// Evicted counts entries that other entries replaced, Purged entries that Purge removed.
 	Evicted, Purged uint64
 	Entries         uint64
 	Bytes           int64
