@@ -41,7 +41,7 @@ type site struct {
 	seen       string // target and Host of the last request that reached the application
 }
 
-// serve starts a Caddy whose site has these lines. There is one Caddy in a process, so its tests run in turn.
+// serve starts a Caddy with a site of these lines. A process has only one Caddy, so its tests run one after another.
 func serve(t *testing.T, lines string) *site {
 	t.Helper()
 	s := &site{t: t, rules: filepath.Join(t.TempDir(), "rules.yaml")}
@@ -66,8 +66,9 @@ func (s *site) write(rules string) {
 	}
 }
 
-// load gives Caddy a Caddyfile, as caddy reload --force does. The site has another port each time, because Caddy closes
-// the listener of the old configuration after Load has returned, and until then a connection may be the old one's.
+// load loads a Caddyfile as caddy reload --force does. The site has another port each time, because Caddy closes the
+// listener of the old configuration only after Load has returned, and until then the old listener may take a
+// connection.
 func (s *site) load(lines string) {
 	s.t.Helper()
 	s.port = strconv.Itoa(freeport.Port(s.t))
@@ -141,7 +142,7 @@ func TestCaddyLimits(t *testing.T) {
 	}
 }
 
-// What is used up stays so when Caddy's configuration is loaded again; rules that have changed hold from then on.
+// The charges of a limit survive a reload of Caddy's configuration, and changed rules apply from then on.
 func TestReload(t *testing.T) {
 	lines := "\thotparam {\n\t\trules RULES\n\t}"
 	s := serve(t, lines)
@@ -154,21 +155,21 @@ func TestReload(t *testing.T) {
 	}
 	s.load(lines)
 	s.write(strings.Replace(rules, "id=blocked", "id=other", 1))
-	s.reload(lines, false) // ignored by Caddy: its own configuration is as before
+	s.reload(lines, false) // ignored by Caddy, because its own configuration has not changed
 	s.want(429, "/topic?id=blocked")
 	s.load(lines)
 	s.want(200, "/topic?id=blocked")
 	s.want(429, "/topic?id=other")
 }
 
-// What is counted is what the application sees.
+// The request counted is the request that the application sees.
 func TestRewritesComeFirst(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t}\n\turi strip_prefix /site")
 	s.want(429, "/site/topic?id=blocked")
 	s.want(200, "/other")
 }
 
-// Caddy encodes the path of its URL anew, and removes hop-by-hop fields: both before anything is judged.
+// Caddy encodes the path of its URL again and removes hop-by-hop fields, both before a request is judged.
 func TestWhatIsJudgedIsSent(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t}")
 	s.write(
@@ -197,7 +198,7 @@ func TestWhatIsJudgedIsSent(t *testing.T) {
 	}
 }
 
-// The client option identifies clients; where it gives nothing their address does.
+// The client option identifies clients; the address identifies a client for which it is empty.
 func TestClient(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n\t}")
 	s.write(
@@ -230,10 +231,10 @@ func TestWrongSettings(t *testing.T) {
 			t.Errorf("%s: %v, want %q", lines, err, want)
 		}
 	}
-	s.want(200, "/topic") // what ran before goes on
+	s.want(200, "/topic") // the former configuration still runs
 }
 
-// The Caddyfile and JSON say the same.
+// The Caddyfile directive becomes the same settings in JSON.
 func TestCaddyfile(t *testing.T) {
 	t.Parallel()
 	config, err := adapt(
@@ -252,8 +253,8 @@ func TestCaddyfile(t *testing.T) {
 	}
 }
 
-// Whatever the size of a request, a blocked value does not reach the application, and another has the answer that
-// Caddy gives without the module: 431 for what is too long for it.
+// A request for a blocked value does not reach the application whatever its size, and a request for another value has
+// the response that Caddy sends without the module: 431 if it is too long for Caddy.
 func TestLongRequestsAreJudged(t *testing.T) {
 	var heads []string
 	for _, n := range []int{1 << 10, 8 << 10, 15 << 10, 32 << 10, 64 << 10} {
@@ -270,7 +271,7 @@ func TestLongRequestsAreJudged(t *testing.T) {
 	s.load("\thotparam {\n\t\trules RULES\n\t}")
 	judged := 0
 	for i, head := range heads {
-		// Beyond the rules' bounds, so that the block of one key is the verdict about it.
+		// Beyond the rules' bounds the verdict is about another key than the blocked key.
 		malformed := strings.Contains(head, "&x=") && len(head) > 8<<10
 		if got := s.send(fmt.Sprintf(head, "cold")); got != without[i] && !malformed {
 			t.Errorf("%.60s, %d bytes: %d, without the module %d", head, len(head), got, without[i])
@@ -289,7 +290,7 @@ func TestLongRequestsAreJudged(t *testing.T) {
 	}
 }
 
-// send sends the head of a request as it is and gives the status of the answer.
+// send sends the head of a request unchanged and returns the status of the response.
 func (s *site) send(head string) int {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", "127.0.0.1:"+s.port)

@@ -7,7 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-func init() { // how Caddy finds its directives
+func init() { // Caddy finds its directives by this registration
 	httpcaddyfile.RegisterHandlerDirective("hotparam", parse)
 	httpcaddyfile.RegisterDirectiveOrder("hotparam", httpcaddyfile.Before, "basic_auth")
 }

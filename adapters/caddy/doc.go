@@ -1,5 +1,5 @@
-// Package caddy is the handler http.handlers.hotparam: Caddy itself counts requests, finds the values that are hot, and
-// limits those. Nothing has to be asked. In a Caddyfile:
+// Package caddy is the handler http.handlers.hotparam: Caddy itself counts requests, finds the hot values, and limits
+// their requests, without asking another program. In a Caddyfile:
 //
 //	example.com {
 //		hotparam {
@@ -10,9 +10,9 @@
 //		reverse_proxy 127.0.0.1:3000
 //	}
 //
-// Without redis and statsd all happens in this process. With them any number of Caddies share hot keys and limits, by
-// way of an aggregator.
+// Without redis and statsd everything happens in this process. With them any number of Caddies share hot keys and
+// limits by way of an aggregator.
 //
-// The directive stands behind rewrites, so that what is counted is what the application sees, and before
-// authentication. Who the client is follows from ip.trusted_proxies in the rules, or from the option client.
+// The directive stands behind rewrites, so that the requests counted are the requests that the application sees, and
+// before authentication. The client is determined by ip.trusted_proxies in the rules, or by the option client.
 package caddy

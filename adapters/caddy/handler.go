@@ -16,36 +16,37 @@ import (
 	"github.com/hotparam/pipeline/hotparam/adapter"
 )
 
-func init() { caddy.RegisterModule(Handler{}) } // how Caddy finds its modules
+func init() { caddy.RegisterModule(Handler{}) } // Caddy finds its modules by this registration
 
-// Handler counts requests and limits those for hot values. Caddy provisions it and cleans it up.
+// Handler counts requests and limits the requests for hot values. Caddy provisions it and cleans it up.
 type Handler struct {
-	// Rules is the file of the rules; default: the default rules.
+	// Rules is the file of the rules. The default is the default rules.
 	Rules string `json:"rules,omitempty"`
-	// Redis is the URL of the Redis server that has hot keys, overrides and shared limits:
+	// Redis is the URL of the Redis server that holds hot keys, overrides and shared limits:
 	// redis://[user:password@]host:port, or rediss:// for TLS. It needs StatsD. Placeholders such as {env.REDIS_URL}
 	// are replaced.
 	Redis string `json:"redis,omitempty"`
-	// StatsD is the address of the aggregator that receives this process's counts, or several with commas between them.
+	// StatsD is the address of the aggregator that receives this process's counts, or several addresses separated by
+	// commas.
 	StatsD string `json:"statsd,omitempty"`
-	// Budget is the longest that one decision waits for Redis; default 20 ms.
+	// Budget is the longest time that one decision waits for Redis. The default is 20 ms.
 	Budget caddy.Duration `json:"budget,omitempty"`
 
-	// Client identifies the client by placeholders such as {http.auth.user.id}; where they are empty its address
+	// Client identifies the client by placeholders such as {http.auth.user.id}. If they are empty, the client's address
 	// identifies it. Use only placeholders whose value the client cannot choose freely.
 	Client string `json:"client,omitempty"`
 
 	layer *adapter.Adapter[*http.Request] // nil before Provision
-	key   string                          // of the pipeline, in running
+	key   string                          // of the pipeline in running
 }
 
-// CaddyModule says what Caddy has to know of it.
+// CaddyModule returns the name of the module and its constructor.
 func (Handler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.hotparam", New: func() caddy.Module { return new(Handler) }}
 }
 
-// Provision starts the pipeline, or takes the running one with the same settings and rules: what is hot, and what is
-// used up of limits, survives a reload of Caddy's configuration.
+// Provision starts the pipeline, or takes the running pipeline with the same settings and rules, so that hot keys and
+// the charges of limits survive a reload of Caddy's configuration.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	text, err := h.readRules()
 	if err != nil {
@@ -85,7 +86,7 @@ func (h *Handler) readRules() ([]byte, error) {
 	return text, nil
 }
 
-// Cleanup ends the pipeline when no handler has it any more.
+// Cleanup ends the pipeline when no handler uses it any longer.
 func (h *Handler) Cleanup() error {
 	if h.layer == nil { // Provision failed
 		return nil
@@ -94,7 +95,8 @@ func (h *Handler) Cleanup() error {
 	return err
 }
 
-// ServeHTTP passes a request on, or answers 429 with Retry-After, RateLimit fields and what Accept asks for.
+// ServeHTTP passes a request on, or responds 429 with Retry-After, the RateLimit fields and a body of the type that
+// Accept names.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	j, err := h.layer.Enforce(r, w, r)
 	if err != nil || j == nil {
@@ -104,11 +106,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if err = next.ServeHTTP(&writer{&caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, j}, r); err != nil {
 		j.ResponseStarted(statusOf(err))
 	}
-	j.ResponseStarted(http.StatusOK) // a handler that writes nothing says so
+	j.ResponseStarted(http.StatusOK) // for a handler that writes nothing
 	return err
 }
 
-// statusOf is the status by which Caddy answers an error.
+// statusOf returns the status with which Caddy responds to an error.
 func statusOf(err error) int {
 	var e caddyhttp.HandlerError
 	if errors.As(err, &e) && e.StatusCode > 0 {
@@ -117,7 +119,7 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// writer tells when the answer begins.
+// writer reports to judged when the response begins.
 type writer struct {
 	*caddyhttp.ResponseWriterWrapper
 	judged *adapter.Decision
@@ -137,7 +139,7 @@ func (w *writer) Write(b []byte) (int, error) {
 	return w.ResponseWriterWrapper.Write(b)
 }
 
-// ReadFrom implements io.ReaderFrom, by which files are sent.
+// ReadFrom implements io.ReaderFrom, which Caddy uses to send files.
 func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 	w.judged.ResponseStarted(http.StatusOK)
 	return w.ResponseWriterWrapper.ReadFrom(r)

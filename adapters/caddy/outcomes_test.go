@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
-// TestOutcomes: a handler takes the pipeline that runs already by its settings, here that of the suite.
+// TestOutcomes runs the suite with a handler that takes a running pipeline by its settings: the pipeline of the suite.
 func TestOutcomes(t *testing.T) {
 	adaptertest.Outcomes(t, "go", func(t *testing.T, p *hotparam.Pipeline, answer func(string) (int, string)) string {
 		suite := &process{pipeline: p, stop: func() {}, ended: make(chan error)}

@@ -14,13 +14,13 @@ import (
 	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
-// running has the pipelines by their settings. Handlers of several sites, and of a configuration and the one that
-// follows it, share one.
+// running holds the pipelines by their settings. Handlers of several sites share a pipeline, and so do a configuration
+// and its successor.
 var running = caddy.NewUsagePool()
 
-// settings are what makes one pipeline another.
+// settings identify a pipeline: handlers with different settings have different pipelines.
 type settings struct {
-	name          string // of the file, for errors
+	name          string // of the file, for error texts
 	rules         []byte
 	hasRules      bool
 	redis, statsd string
@@ -34,7 +34,7 @@ func (s settings) key() string {
 // process is a running pipeline.
 type process struct {
 	pipeline *hotparam.Pipeline
-	redis    *redis.Client // nil: none
+	redis    *redis.Client // nil without Redis
 	stop     context.CancelFunc
 	ended    chan error // of Run
 }
@@ -51,7 +51,7 @@ func start(s settings, log *slog.Logger) (*process, error) {
 	if s.redis != "" {
 		opt, err := redis.ParseURL(s.redis)
 		if err != nil {
-			// Without the error's text, which may hold the password.
+			// The error's text is left out because it may hold the password.
 			return nil, errors.New("hotparam: redis: want redis://[user:password@]host:port, or rediss:// for TLS")
 		}
 		p.redis = redis.NewClient(opt)
@@ -70,7 +70,7 @@ func start(s settings, log *slog.Logger) (*process, error) {
 	return p, nil
 }
 
-// Destruct ends the pipeline, after what was counted is sent.
+// Destruct ends the pipeline after its counts have been sent.
 func (p *process) Destruct() error {
 	p.stop()
 	err := <-p.ended
@@ -80,6 +80,6 @@ func (p *process) Destruct() error {
 
 func (p *process) close() {
 	if p.redis != nil {
-		_ = p.redis.Close() // nothing waits for it
+		_ = p.redis.Close() // nothing depends on the result
 	}
 }

@@ -2,10 +2,10 @@
 //
 //	shopv1connect.NewTopicsHandler(s, connect.WithInterceptors(hotparamconnect.New(p, o)))
 //
-// A rule sees a POST of the procedure ("/shop.v1.Topics/Get"), also where a client asks by GET, with the header of the
-// request, and with those fields of its message that Options.Query names as the query: "/shop.v1.Topics/Get?id=42".
-// What is denied ends with resource_exhausted, with RetryInfo as a detail where waiting helps, and with the fields of
-// the limit in the error's metadata.
+// A rule sees a POST of the procedure ("/shop.v1.Topics/Get"), also for calls by GET, with the header of the request,
+// and with the fields of its message that Options.Query returns as the query: "/shop.v1.Topics/Get?id=42". A denied
+// call ends with resource_exhausted, with RetryInfo as a detail if waiting helps, and with the fields of the limit in
+// the error's metadata.
 package hotparamconnect
 
 import (
@@ -33,17 +33,17 @@ type Call struct {
 	Message   any // nil while a stream opens
 }
 
-// Options are those of all adapters; Status means nothing here. What Deny and OnClientError return ends the call;
-// where Deny returns nil, the usual refusal does.
+// Options are the options of all adapters; Status has no meaning here. A call ends with the error that Deny or
+// OnClientError returns. If Deny returns nil, the call ends with the default denial.
 type Options struct {
 	hotparam.Options[Call]
-	// Query returns the fields of a request that distinguish keys; nil: none.
+	// Query returns the fields of a request that distinguish keys. If it is nil, there are no such fields.
 	Query func(Call) url.Values
-	// EachMessage judges each message that comes by a stream, beside its opening.
+	// EachMessage is true if each message that arrives on a stream is judged, besides its opening.
 	EachMessage bool
 }
 
-// New gives an interceptor for handlers; calls of clients pass it. It panics on options that mean nothing.
+// New returns an interceptor for handlers; it does not judge calls of clients. It panics on invalid options.
 func New(p *hotparam.Pipeline, o Options) connect.Interceptor {
 	return &interceptor{adapter.New(p, o.Options), o}
 }
@@ -95,7 +95,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 	}
 }
 
-// statusOf is the status of HTTP that says of a handler what its error does.
+// statusOf returns the HTTP status that corresponds to the error of a handler.
 func statusOf(err error) int {
 	if err == nil {
 		return http.StatusOK
@@ -103,8 +103,8 @@ func statusOf(err error) int {
 	return adapter.HTTPStatusFromRPC(uint32(connect.CodeOf(err)))
 }
 
-// judged is a stream whose opening was judged, and with EachMessage each message as it comes. The handler is done with
-// a message when it asks for the next one.
+// judged is a stream whose opening was judged, and with EachMessage each message as it arrives. The handler is done
+// with a message when it asks for the next message.
 type judged struct {
 	connect.StreamingHandlerConn
 	*interceptor
@@ -138,7 +138,7 @@ func (s *judged) Send(m any) error {
 	return s.StreamingHandlerConn.Send(m)
 }
 
-// judge gives the fields of an answer, and the error with which a call ends that is not to go on.
+// judge decides a call. It returns the fields of a response, or the error with which a denied call ends.
 func (i *interceptor) judge(c Call) (http.Header, *adapter.Decision, error) {
 	decide := i.layer.Decide
 	if c.Message == nil {
@@ -169,7 +169,7 @@ func (i *interceptor) judge(c Call) (http.Header, *adapter.Decision, error) {
 	return nil, nil, refusal
 }
 
-// request is the call as rules see it.
+// request returns the call as rules see it.
 func (i *interceptor) request(c Call) *http.Request {
 	target := c.Procedure
 	if i.o.Query != nil {

@@ -36,7 +36,7 @@ func query(c hotparamconnect.Call) url.Values {
 	return nil
 }
 
-// site is a service of three procedures: two may be asked by GET, one is a stream.
+// site returns a server with a service of three procedures: two may be called by GET, one is a stream.
 func site(t *testing.T, o hotparamconnect.Options) *httptest.Server {
 	t.Helper()
 	return serve(t, pipeline(t), o, func(string) error { return nil })
@@ -133,7 +133,7 @@ func TestStream(t *testing.T) {
 		s := site(t, hotparamconnect.Options{Query: query, EachMessage: each})
 		c := connect.NewClient[text, text](s.Client(), s.URL+"/shop.v1.Topics/Add")
 		stream := c.CallClientStream(t.Context())
-		_ = stream.Send(&text{Value: "7"}) // CloseAndReceive has the error
+		_ = stream.Send(&text{Value: "7"}) // CloseAndReceive returns the error
 		_ = stream.Send(&text{Value: "42"})
 		_, err := stream.CloseAndReceive()
 		if err == nil && want != 0 || err != nil && connect.CodeOf(err) != want {
@@ -142,8 +142,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Streams open before their topic is known, so they are not counted for the key of calls without one. Their messages
-// are counted for the topics that they name.
+// Streams open before their topic is known, so an opening is not counted for the key of calls without a topic. Their
+// messages are counted for the topics that they name.
 func TestStream_OpensWithoutACount(t *testing.T) {
 	t.Parallel()
 	for each, want := range map[bool]uint64{false: 0, true: 4} {
@@ -172,7 +172,7 @@ func TestOptions(t *testing.T) {
 	o.Skip = func(c hotparamconnect.Call) bool { return c.Message.(*text).GetValue() == "health" }
 	o.Deny = func(_ hotparamconnect.Call, v *hotparam.Verdict) error {
 		if v.Reason == hottype.ReasonBlocked {
-			return nil // the usual refusal
+			return nil // the default denial
 		}
 		return connect.NewError(connect.CodeUnavailable, errors.New("later"))
 	}

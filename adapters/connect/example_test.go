@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/rule"
 )
 
-// The topics of a service, by the field of the request that names one.
+// The topics of a service, by the field of the request that names the topic.
 func Example() {
 	rules, err := hotparam.NewRules(rule.Set{Rules: []rule.Rule{{
 		Name: "topic", Match: rule.Match{Path: "/shop.v1.Topics/Get"}, Params: rule.Params("id"),
@@ -23,7 +23,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := hotparam.New(hotparam.Config{Rules: rules}) // and go p.Run(ctx)
+	p, err := hotparam.New(hotparam.Config{Rules: rules}) // also run p.Run(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

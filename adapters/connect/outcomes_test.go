@@ -46,8 +46,8 @@ rules:
 ip: {in_flight: {limit: 1, lease: 1h}, trusted_proxies: [127.0.0.1]}
 `
 
-// TestCallsHoldTheirPlace: a stream until it ends, also where its client goes away, and a handler that panics leaves
-// none.
+// TestCallsHoldTheirPlace checks that a stream holds its slot until it ends, also if its client goes away, and that a
+// handler that panics releases its slot.
 func TestCallsHoldTheirPlace(t *testing.T) {
 	p := adaptertest.Pipeline(t, []byte(oneEach))
 	s := serve(t, p, hotparamconnect.Options{Query: query}, func(id string) error {
@@ -74,7 +74,7 @@ func TestCallsHoldTheirPlace(t *testing.T) {
 		if err := stream.Send(&text{Value: "7"}); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(30 * time.Second); ; { // until the server has seen that it opens
+		for deadline := time.Now().Add(30 * time.Second); ; { // until the server has seen the stream open
 			if _, err := get(t, s, "7", "198.51.100.1"); connect.CodeOf(err) == connect.CodeResourceExhausted {
 				return stream
 			}

@@ -3,8 +3,8 @@
 //	e := echo.New()
 //	e.Use(hotparamecho.New(p, hotparamecho.Options{}))
 //
-// Requests are read as the server received them, whatever route takes them; say "parse_as: echo" in the rules, so that
-// all spellings of a request have one key.
+// Requests are read as the server received them, independently of their route. Set "parse_as: echo" in the rules, so
+// that all spellings of a request have one key.
 package hotparamecho
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/hotparam/pipeline/hotparam/adapter"
 )
 
-// Options are those of all adapters, with functions that take echo's context.
+// Options are the options of all adapters, with functions that take echo's context.
 type Options = hotparam.Options[echo.Context]
 
-// New gives a middleware for Use. What Deny and OnClientError return goes to echo's error handler. It panics on
-// options that mean nothing.
+// New returns a middleware for Use. Errors that Deny and OnClientError return go to echo's error handler. It panics on
+// invalid options.
 func New(p *hotparam.Pipeline, o Options) echo.MiddlewareFunc {
 	layer := adapter.New(p, o)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -39,7 +39,7 @@ func New(p *hotparam.Pipeline, o Options) echo.MiddlewareFunc {
 	}
 }
 
-// statusOf is the status of an answer, that of an error being written when all handlers have returned.
+// statusOf returns the status of the response, or of an error that echo writes after all handlers have returned.
 func statusOf(c echo.Context, err error) int {
 	var e *echo.HTTPError
 	switch {

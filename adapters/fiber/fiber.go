@@ -3,8 +3,8 @@
 //	app := fiber.New()
 //	app.Use(hotparamfiber.New(p, hotparamfiber.Options{}))
 //
-// fasthttp reads a request in a way of its own. The pipeline gets the request line as it was received; say "parse_as:
-// fiber" in the rules, so that all spellings of a request have one key.
+// fasthttp parses requests in its own way. The pipeline gets the request line as it was received. Set "parse_as: fiber"
+// in the rules, so that all spellings of a request have one key.
 package hotparamfiber
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/hotparam/pipeline/hotparam/adapter"
 )
 
-// Options are those of all adapters, with functions that take fiber's context.
+// Options are the options of all adapters, with functions that take fiber's context.
 type Options = hotparam.Options[fiber.Ctx]
 
-// New gives a handler for Use. What Deny and OnClientError return goes to fiber's error handler. It panics on
-// options that mean nothing.
+// New returns a handler for Use. Errors that Deny and OnClientError return go to fiber's error handler. It panics on
+// invalid options.
 func New(p *hotparam.Pipeline, o Options) fiber.Handler {
 	layer := adapter.New(p, o)
 	return func(c fiber.Ctx) error {
@@ -41,7 +41,7 @@ func New(p *hotparam.Pipeline, o Options) fiber.Handler {
 	}
 }
 
-// statusOf is the status of an answer, which fasthttp sends when all handlers have returned.
+// statusOf returns the status of the response, which fasthttp sends after all handlers have returned.
 func statusOf(c fiber.Ctx, err error) int {
 	var e *fiber.Error
 	switch {
@@ -53,7 +53,7 @@ func statusOf(c fiber.Ctx, err error) int {
 	return http.StatusInternalServerError
 }
 
-// request is the request as fasthttp received it. All of it is copied: fasthttp uses its memory again.
+// request returns the request as fasthttp received it. It copies everything, because fasthttp reuses its memory.
 func request(c fiber.Ctx) *http.Request {
 	in := &c.RequestCtx().Request
 	r := &http.Request{
@@ -66,7 +66,7 @@ func request(c fiber.Ctx) *http.Request {
 	return r.WithContext(c.Context())
 }
 
-// writer writes an answer into that of fasthttp.
+// writer writes a response into the response of fasthttp.
 type writer struct {
 	c      fiber.Ctx
 	header http.Header
@@ -76,7 +76,8 @@ func (w *writer) Header() http.Header         { return w.header }
 func (w *writer) WriteHeader(status int)      { w.c.Status(status) }
 func (w *writer) Write(b []byte) (int, error) { return w.c.Write(b) }
 
-// setHeader adds the fields to those that other handlers set; a value of which there can be only one replaces theirs.
+// setHeader adds the fields to the fields that other handlers set; if a field can have only one value, it replaces
+// their value.
 func (w *writer) setHeader() {
 	for name, values := range w.header {
 		for _, value := range values {

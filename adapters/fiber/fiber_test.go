@@ -30,7 +30,7 @@ func TestAdapter(t *testing.T) {
 	})
 }
 
-// serve serves until the test ends.
+// serve serves app until the test ends.
 func serve(t *testing.T, app *fiber.App) (addr string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 )
 
-// A topic that is blocked, and a client known by its login.
+// A blocked topic, and clients identified by their logins.
 func Example() {
 	rules, err := hotparam.ParseRules("rules.yaml", []byte(`
 parse_as: gin
@@ -24,7 +24,7 @@ overrides:
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := hotparam.New(hotparam.Config{Rules: rules}) // and go p.Run(ctx)
+	p, err := hotparam.New(hotparam.Config{Rules: rules}) // also run p.Run(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

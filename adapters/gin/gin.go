@@ -3,8 +3,8 @@
 //	r := gin.New()
 //	r.Use(hotparamgin.New(p, hotparamgin.Options{}))
 //
-// Requests are read as the server received them, whatever route takes them; say "parse_as: gin" in the rules, so that
-// all spellings of a request have one key.
+// Requests are read as the server received them, independently of their route. Set "parse_as: gin" in the rules, so
+// that all spellings of a request have one key.
 package hotparamgin
 
 import (
@@ -18,17 +18,17 @@ import (
 	"github.com/hotparam/pipeline/hotparam/adapter"
 )
 
-// Options are those of all adapters, with functions that take gin's context.
+// Options are the options of all adapters, with functions that take gin's context.
 type Options = hotparam.Options[*gin.Context]
 
-// New gives a handler for Use. What Deny and OnClientError return is added to the context's errors. It panics on
-// options that mean nothing.
+// New returns a handler for Use. Errors that Deny and OnClientError return are added to the context's errors. It panics
+// on invalid options.
 func New(p *hotparam.Pipeline, o Options) gin.HandlerFunc {
 	layer := adapter.New(p, o)
 	return func(c *gin.Context) {
 		j, err := layer.Enforce(c, c.Writer, c.Request)
 		if err != nil {
-			_ = c.Error(err) // gives it back
+			_ = c.Error(err) // returns err itself
 		}
 		if j == nil {
 			c.Abort()
@@ -41,13 +41,13 @@ func New(p *hotparam.Pipeline, o Options) gin.HandlerFunc {
 	}
 }
 
-// writer tells when the answer begins.
+// writer reports to judged when the response begins.
 type writer struct {
 	gin.ResponseWriter
 	judged *adapter.Decision
 }
 
-// Unwrap lets http.ResponseController find gin's writer.
+// Unwrap returns gin's writer, so that http.ResponseController finds it.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *writer) Write(b []byte) (int, error) {

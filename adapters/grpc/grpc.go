@@ -2,9 +2,9 @@
 //
 //	grpc.NewServer(grpc.UnaryInterceptor(hotparamgrpc.Unary(p, o)), grpc.StreamInterceptor(hotparamgrpc.Stream(p, o)))
 //
-// A rule sees a POST of the full method ("/shop.v1.Topics/Get"), with the metadata as header, and with those fields of
-// the request that Options.Query names as the query: "/shop.v1.Topics/Get?id=42". What is denied ends with
-// RESOURCE_EXHAUSTED, with RetryInfo as a detail where waiting helps, and with the fields of the limit in the trailers.
+// A rule sees a POST of the full method ("/shop.v1.Topics/Get"), with the metadata as header, and with the fields of
+// the request that Options.Query returns as the query: "/shop.v1.Topics/Get?id=42". A denied call ends with
+// RESOURCE_EXHAUSTED, with RetryInfo as a detail if waiting helps, and with the fields of the limit in the trailers.
 package hotparamgrpc
 
 import (
@@ -35,13 +35,13 @@ type Call struct {
 	Message any // nil while a stream opens
 }
 
-// Options are those of all adapters; Status means nothing here. What Deny and OnClientError return ends the call;
-// where Deny returns nil, the usual refusal does.
+// Options are the options of all adapters; Status has no meaning here. A call ends with the error that Deny or
+// OnClientError returns. If Deny returns nil, the call ends with the default denial.
 type Options struct {
 	hotparam.Options[Call]
-	// Query returns the fields of a request that distinguish keys; nil: none.
+	// Query returns the fields of a request that distinguish keys. If it is nil, there are no such fields.
 	Query func(Call) url.Values
-	// EachMessage judges each message that comes by a stream, beside its opening.
+	// EachMessage is true if each message that arrives on a stream is judged, besides its opening.
 	EachMessage bool
 }
 
@@ -50,7 +50,7 @@ type interceptor struct {
 	o     Options
 }
 
-// Unary is for calls of one message. It panics on options that mean nothing.
+// Unary returns an interceptor for calls of one message. It panics on invalid options.
 func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
 	i := interceptor{adapter.New(p, o.Options), o}
 	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -66,7 +66,7 @@ func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
 	}
 }
 
-// Stream is for streams, which are judged when they open. It panics on options that mean nothing.
+// Stream returns an interceptor for streams, which it judges when they open. It panics on invalid options.
 func Stream(p *hotparam.Pipeline, o Options) grpc.StreamServerInterceptor {
 	i := interceptor{adapter.New(p, o.Options), o}
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
@@ -84,11 +84,11 @@ func Stream(p *hotparam.Pipeline, o Options) grpc.StreamServerInterceptor {
 	}
 }
 
-// statusOf is the status of HTTP that says of a handler what its error does.
+// statusOf returns the HTTP status that corresponds to the error of a handler.
 func statusOf(err error) int { return adapter.HTTPStatusFromRPC(uint32(status.Code(err))) }
 
-// judged is a stream whose opening was judged, and with EachMessage each message as it comes. The handler is done with
-// a message when it asks for the next one.
+// judged is a stream whose opening was judged, and with EachMessage each message as it arrives. The handler is done
+// with a message when it asks for the next message.
 type judged struct {
 	grpc.ServerStream
 	interceptor
@@ -124,7 +124,7 @@ func (s *judged) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// judge gives the error with which a call ends that is not to go on.
+// judge decides a call. It returns the error with which a denied call ends.
 func (i *interceptor) judge(c Call) (*adapter.Decision, error) {
 	decide := i.layer.Decide
 	if c.Message == nil {
@@ -147,10 +147,10 @@ func (i *interceptor) judge(c Call) (*adapter.Decision, error) {
 		md.Append(strings.ToLower(name), values...)
 	}
 	if v.Allowed {
-		_ = grpc.SetHeader(c.Context, md) // too late for the second message of a stream
+		_ = grpc.SetHeader(c.Context, md) // fails for later messages of a stream
 		return j, nil
 	}
-	_ = grpc.SetTrailer(c.Context, md) // without them the refusal stands all the same
+	_ = grpc.SetTrailer(c.Context, md) // the denial is valid without them
 	if i.o.Deny != nil {
 		if err := i.o.Deny(c, v); err != nil {
 			return nil, err
@@ -171,7 +171,7 @@ func refusal(v *hotparam.Verdict) error {
 	return detailed.Err()
 }
 
-// request is the call as rules see it.
+// request returns the call as rules see it.
 func (i *interceptor) request(c Call) *http.Request {
 	r := &http.Request{Method: http.MethodPost, RequestURI: c.Method, Header: http.Header{}}
 	if i.o.Query != nil {

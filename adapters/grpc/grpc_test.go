@@ -32,7 +32,7 @@ ip: {sliding: {limit: 3, window: 1h}, trusted_proxies: [127.0.0.1]}
 
 type service struct {
 	testpb.UnimplementedTestServiceServer
-	answer func(id string) error // nil: there is no error
+	answer func(id string) error // nil returns no errors
 }
 
 func (s service) UnaryCall(_ context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
@@ -46,7 +46,7 @@ func (s service) CacheableUnaryCall(ctx context.Context, in *testpb.SimpleReques
 	return s.UnaryCall(ctx, in)
 }
 
-// FullDuplexCall answers each message.
+// FullDuplexCall responds to each message.
 func (service) FullDuplexCall(s grpc.BidiStreamingServer[testpb.StreamingOutputCallRequest,
 	testpb.StreamingOutputCallResponse]) error {
 	for {
@@ -61,7 +61,7 @@ func (service) FullDuplexCall(s grpc.BidiStreamingServer[testpb.StreamingOutputC
 	}
 }
 
-// query takes the id from the field of the request that the test fills.
+// query returns the id from the field of the request that the test fills.
 func query(c hotparamgrpc.Call) url.Values {
 	switch m := c.Message.(type) {
 	case *testpb.SimpleRequest:
@@ -90,7 +90,7 @@ func pipeline(t *testing.T) *hotparam.Pipeline {
 	return p
 }
 
-// serve starts a server and gives a client of it. What panics ends with UNKNOWN.
+// serve starts a server and returns a client of it. A call that panics ends with UNKNOWN.
 func serve(t *testing.T, p *hotparam.Pipeline, o hotparamgrpc.Options, impl service) testpb.TestServiceClient {
 	t.Helper()
 	recovered := func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any,
@@ -142,7 +142,7 @@ func TestUnary(t *testing.T) {
 	if err := call(ctx, c, "7", grpc.Header(&header)); err != nil || len(header["ratelimit"]) != 1 {
 		t.Errorf("another topic: %v %v", err, header)
 	}
-	// Whatever the field holds, it is the value and nothing else of the key.
+	// The content of the field is the value in the key, and changes nothing else of it.
 	for id, want := range map[string]codes.Code{"42": codes.ResourceExhausted, "4%32": codes.OK, "7&id=42": codes.OK} {
 		if err := call(from(t.Context(), "198.51.100.2"), c, id); status.Code(err) != want {
 			t.Errorf("%q: %v, want %v", id, err, want)
@@ -211,8 +211,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Streams open before their topic is known, so they are not counted for the key of calls without one. Their messages
-// are counted for the topics that they name.
+// Streams open before their topic is known, so an opening is not counted for the key of calls without a topic. Their
+// messages are counted for the topics that they name.
 func TestStream_OpensWithoutACount(t *testing.T) {
 	t.Parallel()
 	for each, want := range map[bool]uint64{false: 0, true: 4} {
@@ -253,7 +253,7 @@ func TestOptions(t *testing.T) {
 	}
 	o.Deny = func(_ hotparamgrpc.Call, v *hotparam.Verdict) error {
 		if v.Reason == hottype.ReasonBlocked {
-			return nil // the usual refusal
+			return nil // the default denial
 		}
 		return status.Error(codes.Unavailable, "later")
 	}

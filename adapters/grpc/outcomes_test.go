@@ -52,11 +52,12 @@ rules:
 ip: {in_flight: {limit: 1, lease: 1h}, trusted_proxies: [127.0.0.1]}
 `
 
-// TestStreamsHoldTheirPlace: until they end, also where their client goes away, and a handler that panics leaves none.
+// TestStreamsHoldTheirPlace checks that a stream holds its slot until it ends, also if its client goes away, and that a
+// handler that panics releases its slot.
 func TestStreamsHoldTheirPlace(t *testing.T) {
 	p := adaptertest.Pipeline(t, []byte(oneEach))
 	c := serve(t, p, hotparamgrpc.Options{Query: query}, service{answer: func(string) error { panic("on purpose") }})
-	// open opens a stream that is answered once; the code is that of a refusal.
+	// open opens a stream and receives one response or the code of a denial.
 	open := func(ctx context.Context) (s testpb.TestService_FullDuplexCallClient, code codes.Code) {
 		s, err := c.FullDuplexCall(from(ctx, "198.51.100.1"))
 		if err != nil {
@@ -74,7 +75,7 @@ func TestStreamsHoldTheirPlace(t *testing.T) {
 			s, code := open(t.Context())
 			if code == codes.OK {
 				_ = s.CloseSend()
-				_, _ = s.Recv() // the end
+				_, _ = s.Recv() // the end of the stream
 				return
 			}
 			if time.Now().After(deadline) {

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 )
 
-// A service has a provider with the exporter of its choice; a manual reader stands for it here.
+// A service has a provider with an exporter of its choice; here a manual reader takes the place of the exporter.
 func Example() {
 	rules, err := hotparam.ParseRules("rules.yaml", []byte(`
 rules:
@@ -21,7 +21,7 @@ rules:
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := hotparam.New(hotparam.Config{Rules: rules}) // and go p.Run(ctx)
+	p, err := hotparam.New(hotparam.Config{Rules: rules}) // also run p.Run(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,12 +1,12 @@
-// Package hotparamotel tells OpenTelemetry what a pipeline does: requests counted, allowed and denied, what is hot by
-// rule, the response cache, and what adaptive limits know of upstreams.
+// Package hotparamotel reports a pipeline's statistics to OpenTelemetry: requests counted, allowed and denied, hot keys
+// by rule, the response cache, and the state of upstreams with adaptive limits.
 //
 //	registration, err := hotparamotel.Register(otel.Meter("news"), p.Stats)
 //	defer registration.Unregister()
 //
 // The statistics are read once for each collection. Attributes are the rule, the reason of a denial and the upstream.
-// All are bounded: operators name rules, and hotparam.would_deny has at most a thousand. Keys are no attributes,
-// because clients choose them.
+// All are bounded: operators name rules, and hotparam.would_deny has at most a thousand values. Keys are not
+// attributes, because clients choose them.
 package hotparamotel
 
 import (
@@ -29,7 +29,7 @@ type counter struct {
 
 const requests = "{request}"
 
-// counters are those without attributes.
+// counters are the sums without attributes.
 var counters = []counter{
 	{"hotparam.counted", requests, "Requests counted, once for each key that they have.",
 		func(s *hotparam.Stats) uint64 { return s.Counted }},
@@ -53,7 +53,7 @@ var counters = []counter{
 		func(s *hotparam.Stats) uint64 { return s.Cache.Fetched }},
 }
 
-// gauges are those without attributes.
+// gauges are the gauges without attributes.
 var gauges = []struct {
 	name, unit, help string
 	read             func(h *hotparam.Health) float64
@@ -85,15 +85,15 @@ func one(b bool) float64 {
 
 // instruments are the registered instruments; observe records their values.
 type instruments struct {
-	counters                 []metric.Int64ObservableCounter // as in counters
-	gauges                   []metric.Float64ObservableGauge // as in gauges
+	counters                 []metric.Int64ObservableCounter // in the order of the list counters
+	gauges                   []metric.Float64ObservableGauge // in the order of the list gauges
 	denied, wouldDeny        metric.Int64ObservableCounter
 	hotKeys, cacheBytes      metric.Int64ObservableGauge
 	hotRate, rate, unreached metric.Float64ObservableGauge
 }
 
-// Register has a meter observe these statistics, such as Pipeline.Stats, until the registration is unregistered. It
-// fails if one of them is nil or the meter does not take an instrument.
+// Register makes the meter observe these statistics, such as Pipeline.Stats, until the registration is unregistered. It
+// returns an error if m or stats is nil or the meter rejects an instrument.
 func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration, error) {
 	if m == nil || stats == nil {
 		return nil, errors.New("hotparamotel: the meter or the statistics are nil: pass otel.Meter(…) and Pipeline.Stats")
@@ -174,5 +174,5 @@ func (in *instruments) observe(to metric.Observer, s *hotparam.Stats) {
 	}
 }
 
-// number is a count as OpenTelemetry has it.
+// number converts a count to OpenTelemetry's type, at most math.MaxInt64.
 func number(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// collect gives each value by the name of its metric and the values of its attributes.
+// collect returns each value by the name of its metric and the values of its attributes.
 func collect(t *testing.T, reader *metric.ManualReader) map[string]float64 {
 	t.Helper()
 	var data metricdata.ResourceMetrics

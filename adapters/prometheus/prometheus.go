@@ -1,9 +1,9 @@
-// Package hotparamprom gives Prometheus the metrics of a pipeline in a Go service. They have the names that the
-// programs have (docs/metrics.md), so that the dashboard and the alerts of deploy/ fit.
+// Package hotparamprom exports the metrics of a pipeline in a Go service to Prometheus. They have the names of the
+// programs' metrics (docs/metrics.md), so that the dashboard and the alerts of deploy/ fit.
 //
 //	prometheus.MustRegister(hotparamprom.NewCollector(p))
 //
-// Labels are bounded by the rules: keys, which clients choose, are none.
+// Labels are bounded by the rules. Keys are not labels, because clients choose them.
 package hotparamprom
 
 import (
@@ -14,8 +14,9 @@ import (
 	"github.com/hotparam/pipeline/internal/pipeline"
 )
 
-// NewCollector collects the metrics of p at each scrape. A registry takes one Collector of one pipeline: the metrics of
-// a second have the same names, so give it labels (prometheus.WrapRegistererWith).
+// NewCollector returns a collector that reads the metrics of p at each scrape. A registry takes the collector of one
+// pipeline. The metrics of a second pipeline have the same names, so give its collector labels
+// (prometheus.WrapRegistererWith).
 func NewCollector(p *hotparam.Pipeline) prometheus.Collector {
 	var parts []prometheus.Collector
 	for _, stats := range pipeline.ReadStats(p) {

@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
-// scrape gives the page of a registry with the metrics of p.
+// scrape returns the page of a registry with the metrics of p.
 func scrape(t *testing.T, p *hotparam.Pipeline) string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -63,7 +63,8 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// With an aggregator that is not there the metrics of the store and of the sender say so.
+// A pipeline with Redis and an aggregator also has the metrics of the store and of the sender. Neither can be reached
+// here.
 func TestCollectorDistributed(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
