@@ -253,7 +253,7 @@ func TestCaddyfile(t *testing.T) {
 	}
 }
 
-// A request for a blocked value does not reach the application whatever its size, and a request for another value has
+// A request for a blocked value does not reach the application even if it is long, and a request for another value has
 // the response that Caddy sends without the module: 431 if it is too long for Caddy.
 func TestLongRequestsAreJudged(t *testing.T) {
 	var heads []string

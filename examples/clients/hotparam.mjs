@@ -4,7 +4,7 @@
 //   const verdict = await decide({ method: req.method, uri: req.url, host: req.headers.host, ip: req.socket.remoteAddress });
 //   if (!verdict.allowed) res.writeHead(429, { "Retry-After": retryAfter(verdict) }).end();
 
-/** Gives a function that asks. A sidecar that does not answer within timeout ms lets the request pass. */
+/** Returns a function that asks the sidecar. A request passes if the sidecar does not answer within timeout ms. */
 export function limiter(url, { token, timeout = 100 } = {}) {
   const headers = { "Content-Type": "application/json" };
   if (token) headers.Authorization = `Bearer ${token}`;
@@ -18,14 +18,14 @@ export function limiter(url, { token, timeout = 100 } = {}) {
     } catch {
       return { allowed: true, reason: "no_answer", retry_after_ms: 0 };
     }
-    // It cannot answer, or the token is wrong: its log says so.
+    // The sidecar cannot answer, or the token is wrong; the sidecar's log shows which.
     if (response.status >= 500) return { allowed: true, reason: "no_answer", retry_after_ms: 0 };
     if (response.status !== 200) throw new Error(`hotparam: ${response.status}: ${text}`);
     return JSON.parse(text);
   };
 }
 
-/** The whole seconds to wait, at least 1; undefined where waiting does not help. */
+/** Returns the whole seconds to wait, at least 1, or undefined if waiting does not help. */
 export function retryAfter(verdict) {
   return verdict.retry_after_ms < 0 ? undefined : Math.max(1, Math.ceil(verdict.retry_after_ms / 1000));
 }

@@ -10,7 +10,7 @@ import json
 
 
 class Limiter:
-    """Keeps one connection. A sidecar that does not answer within timeout seconds lets the request pass."""
+    """Keeps one connection. A request passes if the sidecar does not answer within timeout seconds."""
 
     def __init__(self, address, token=None, timeout=0.1):
         self.connection = http.client.HTTPConnection(address, timeout=timeout)
@@ -27,11 +27,11 @@ class Limiter:
                 body = response.read()
             except (ConnectionError, http.client.HTTPException):
                 self.connection.close()
-            except OSError:  # it is slow: asking again would take as long
+            except OSError:  # the sidecar is slow, and would be slow again
                 self.connection.close()
                 break
             else:
-                if response.status >= 500:  # it cannot answer, or the token is wrong: its log says so
+                if response.status >= 500:  # see the sidecar's log: it cannot answer, or the token is wrong
                     break
                 if response.status != 200:
                     raise ValueError("hotparam: %d: %s" % (response.status, body.decode()))
@@ -40,6 +40,6 @@ class Limiter:
 
 
 def retry_after(verdict):
-    """The whole seconds to wait, at least 1; None where waiting does not help."""
+    """Returns the whole seconds to wait, at least 1, or None if waiting does not help."""
     ms = verdict["retry_after_ms"]
     return None if ms < 0 else str(max(1, -(-ms // 1000)))

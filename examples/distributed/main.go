@@ -1,6 +1,5 @@
-// Command distributed is a small Go service that protects itself together with all
-// other instances of it: aggregators hear by StatsD what each of them counts, and
-// hot topics and their limits are shared by Redis.
+// Command distributed is a small Go service that protects itself together with its other instances: each sends its
+// counts to aggregators by StatsD, and all share hot topics and their limits by Redis.
 //
 //	redis-server &
 //	go run ./cmd/aggregator --config examples/distributed/rules.yaml --redis.addr 127.0.0.1:6379 --statsd.listen 127.0.0.1:8127
@@ -52,8 +51,8 @@ func main() {
 	}
 }
 
-// serve runs the service until SIGTERM: first the server ends, then, when its last
-// requests have been counted, the pipeline.
+// serve runs the service until SIGTERM. The server ends first; the pipeline ends after it, when the server's last
+// requests have been counted.
 func serve(listen string, p *hotparam.Pipeline) error {
 	server := &http.Server{Addr: listen, Handler: p.Middleware(routes()),
 		ReadHeaderTimeout: 5 * time.Second}
@@ -74,8 +73,8 @@ func serve(listen string, p *hotparam.Pipeline) error {
 	return <-ended
 }
 
-// routes has one page. It takes the id from the query alone, because that is what the rule counts: FormValue would
-// prefer an id in the body of a POST.
+// routes returns a site of one page. It takes the id from the query alone, because the rule counts the query: FormValue
+// would prefer an id in the body of a POST.
 func routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /topic", func(w http.ResponseWriter, r *http.Request) {

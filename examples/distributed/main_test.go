@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 )
 
-// TestBlockedTopicIsNotServed: the page shows no topic but the one that was counted.
+// TestBlockedTopicIsNotServed checks that the page shows only the topic that was counted.
 func TestBlockedTopicIsNotServed(t *testing.T) {
 	t.Parallel()
 	blocked := append(rulesYAML, "overrides: [{key: 'topic?id=star', action: block}]\n"...)

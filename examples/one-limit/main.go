@@ -1,5 +1,5 @@
-// Command one-limit sends mail, three a minute to each address, however many of it
-// run: the limit is in Redis, and nothing else of the pipeline is needed.
+// Command one-limit sends mail, three a minute to each address, however many instances of it run: the limit is in
+// Redis, and no other part of the pipeline is needed.
 //
 //	redis-server &
 //	go run ./examples/one-limit anna@example.org bert@example.org anna@example.org

@@ -1,5 +1,5 @@
-// Command service is a small Go service that protects itself in one process: it
-// finds the topics that are hot, and holds each of them to its limit.
+// Command service is a small Go service that protects itself in one process: it finds the hot topics and limits each of
+// them.
 //
 //	ADMIN_TOKEN=$(openssl rand -hex 24) go run ./examples/service
 package main
@@ -35,7 +35,7 @@ func main() {
 	mux := http.NewServeMux()
 	mux.Handle("/", p.Middleware(routes()))
 	server := &http.Server{Addr: "127.0.0.1:3000", Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	if token := os.Getenv("ADMIN_TOKEN"); token != "" { // the admin page: any user name, and the token as password
+	if token := os.Getenv("ADMIN_TOKEN"); token != "" { // the admin page takes any user name, and the token as password
 		page, err := admin.New(p, admin.Config{Token: token})
 		if err != nil {
 			log.Fatal(err)
@@ -47,7 +47,7 @@ func main() {
 	running, end := context.WithCancel(context.Background())
 	context.AfterFunc(signalled, func() {
 		time.AfterFunc(5*time.Second, end) // at the latest
-		_ = server.Shutdown(running)       // first the server: its last requests are counted too
+		_ = server.Shutdown(running)       // first the server, so that its last requests are counted too
 		end()
 	})
 	ended := make(chan error, 1)
@@ -60,8 +60,8 @@ func main() {
 	}
 }
 
-// routes has one page. It takes the id from the query alone, because that is what the rule counts: FormValue would
-// prefer an id in the body of a POST.
+// routes returns a site of one page. It takes the id from the query alone, because the rule counts the query: FormValue
+// would prefer an id in the body of a POST.
 func routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /topic", func(w http.ResponseWriter, r *http.Request) {
