@@ -16,7 +16,7 @@ const (
 	plotSpace  = plotHeight + 90
 )
 
-// The picture brings its own ground, so that it can be read on any page. Lines differ by dashes too.
+// The picture has its own background, so that it is readable on any page. Lines also differ by dashes.
 const style = `<style>
 .ground{fill:#fff;stroke:#d0d7de}text{font:12px system-ui,sans-serif;fill:#1f2328}.title{font-weight:600}.grid{stroke:#e4e8ec}
 .mark{stroke:#57606a;stroke-dasharray:2 3}polyline{fill:none;stroke-width:2}
@@ -26,20 +26,20 @@ const style = `<style>
 </style>
 `
 
-// drawing is plots over the same seconds, one below the other.
+// drawing holds plots over the same seconds, one below the other.
 type drawing []plot
 
-// plot is lines over seconds, from 0 to most; what is above stands at the top.
+// plot holds lines over seconds, from 0 to most. Values above most are drawn at the top.
 type plot struct {
 	title string
 	most  float64
-	mark  float64 // 0: none
+	mark  float64 // 0 for no mark
 	lines []line
 }
 
 type line struct {
 	name   string
-	values []float64 // one a second
+	values []float64 // one for each second
 }
 
 func (d drawing) write(file string) error {

@@ -15,7 +15,8 @@ import (
 	"regexp"
 )
 
-// Pictures that documents show are in the first folder, the others beside RESULTS.md. Both are named from bench/.
+// Pictures that documents show are in the first folder, the other pictures beside RESULTS.md. Both are named from
+// bench/.
 const (
 	documents = "../docs/adaptive"
 	results   = "adaptive"
@@ -44,7 +45,7 @@ func main() {
 	}
 }
 
-// study prints a line for each scenario, means of three seeds, and draws two of them.
+// study prints a line for each scenario, with means of three seeds, and draws two scenarios.
 func study(rows string, draws int) error {
 	wanted, err := regexp.Compile(rows)
 	if err != nil {
@@ -71,8 +72,8 @@ func study(rows string, draws int) error {
 	return nil
 }
 
-// row is a line of the table. Of sites that are controlled apart the worse one counts, and what both
-// answer together.
+// row returns a line of the table. Of two sites that are controlled separately it shows the worse values, and the sum
+// of their answers.
 func (s *scenario) row() string {
 	const seeds = 3
 	total := score{within: 1}
@@ -95,7 +96,7 @@ func (s *scenario) row() string {
 		free = max(free, p.score(p.simulate(math.Inf(1), false, 1)).cold)
 	}
 	known := *s
-	known.apart = s.beside != nil // a fixed limit is one for each upstream
+	known.apart = s.beside != nil // there is one fixed limit for each upstream
 	for _, p := range known.parts() {
 		fixed, _ := p.bestFixed(1)
 		best += fixed
@@ -130,7 +131,7 @@ func trace(name string) {
 
 func p90(o *second) float64 { return o.latency.Quantile(0.9).Seconds() * 1000 }
 
-// draw draws a scenario with the controller beside one with no limit.
+// draw draws a scenario with the controller beside the same scenario without a limit.
 func (s *scenario) draw(file string, free []second) error {
 	with := s.simulate(math.Inf(1), true, 1)
 	latency := plot{title: s.name + ": 9 of 10 requests let in are answered within, ms", most: 2000,
@@ -150,7 +151,7 @@ func values(out []second, of func(*second) float64) []float64 {
 	return list
 }
 
-// showReal shows what TestAdaptiveAcrossLimiters saw.
+// showReal prints and draws the results of TestAdaptiveAcrossLimiters.
 func showReal(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Each of two upstreams that are named apart is steered as one alone; under one name the smaller one
-// keeps the larger from most of what it could answer.
+// Each of two upstreams with different names is controlled as well as an upstream alone. Under one name the smaller
+// upstream keeps the larger from most of the answers that it could send.
 func TestTwoUpstreams(t *testing.T) {
 	t.Parallel()
 	sum := map[string]float64{}
@@ -28,8 +28,8 @@ func TestTwoUpstreams(t *testing.T) {
 	}
 }
 
-// Cold requests above the capacity leave a queue that takes 12 s to go; the rate is at its least
-// meanwhile, and all is well some seconds later.
+// Cold requests above the capacity leave a queue that takes 12 s to drain. The rate is at its minimum meanwhile, and
+// the target is held some seconds later.
 func TestColdAboveCapacity(t *testing.T) {
 	t.Parallel()
 	s, out, _ := run(t, "cold above capacity")
@@ -42,8 +42,8 @@ func TestColdAboveCapacity(t *testing.T) {
 	}
 }
 
-// What the random scenarios reach, and never a rate outside its range: RESULTS.md says which
-// do not reach more, and why.
+// The goals that the random scenarios reach, and a rate that never leaves its range. RESULTS.md lists the scenarios
+// that do not reach more, and why.
 func TestRandomScenarios(t *testing.T) {
 	t.Parallel()
 	const draws = 200
@@ -70,8 +70,8 @@ func TestRandomScenarios(t *testing.T) {
 	}
 }
 
-// An onset cuts its second short, and that second must not become the capacity: 10 s after the onset, in whatever part
-// of a second it is, hot keys get at least eight tenths of what cold requests leave, and so from then on.
+// An onset cuts its second short, and that second must not become the capacity: from 10 s after the onset on, in
+// whichever part of a second it is, hot keys get at least eight tenths of the capacity that cold requests leave.
 func TestOnsetsAtAnyPhase(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -107,8 +107,8 @@ func TestOnsetsAtAnyPhase(t *testing.T) {
 	}
 }
 
-// Failures that do not depend on the load, quick ones of three in a hundred requests, lower the limit by a fifth at
-// most, whether they were there before the onset or begin after it.
+// Failures that do not depend on the load, immediate failures of three in a hundred requests, lower the limit by at
+// most a fifth, whether they begin before the onset or after it.
 func TestFailuresOfTheUpstreamsOwn(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{8, 50} {

@@ -13,46 +13,46 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// site is an upstream, its clients, and how it is limited. Times are seconds since the beginning.
+// site is an upstream with its clients and its limits. Times are seconds since the beginning.
 type site struct {
 	seconds int
 	servers int
 	service float64 // mean time of a request, lognormal
 	sigma   float64
-	queue   int     // most requests that wait; 0: any number
-	contend float64 // part by which a request is slower for each waiting one per server
+	queue   int     // largest number of requests that wait, or 0 if unbounded
+	contend float64 // slowdown of a request for each request per server that waits
 
 	cold, hot func(t float64) float64 // demand, requests a second
-	slower    func(t float64) float64 // factor on the time of a request that begins then; nil: 1
-	stalled   func(t float64) float64 // when a request that would begin then begins; nil: then
-	fails     func(t float64) float64 // part of the requests that fail at once, whatever the load; nil: none
+	slower    func(t float64) float64 // factor on the time of a request that begins at t, or nil for 1
+	stalled   func(t float64) float64 // time at which a request begins that is due at t, or nil for t
+	fails     func(t float64) float64 // fraction of requests that fail at once at any load, or nil for 0
 
-	keys   []float64 // parts of the hot demand; each has an even part of the rate; nil: one key
-	beside *beside   // nil: one upstream
+	keys   []float64 // parts of the hot demand, with equal parts of the rate, or nil for one key
+	beside *beside   // nil if there is one upstream
 
 	limiters int
 	skewed   bool                                        // the first limiter has half of the demand
-	report   func(t float64, r *rand.Rand) (lag float64) // how late a report is, +Inf: lost; nil: 0.6
-	away     func(t float64) bool                        // whether the controller is; nil: never
+	report   func(t float64, r *rand.Rand) (lag float64) // delay of a report, +Inf if it is lost, or nil for 0.6
+	away     func(t float64) bool                        // whether the controller is away at t, or nil for never
 
 	target      rules.UpstreamTarget
-	least, most float64 // of the rate of hot keys
+	least, most float64 // bounds of the rate of hot keys
 }
 
-// beside is a second upstream, whose requests are reported as those of the first.
+// beside is a second upstream, whose requests are reported as requests of the first.
 type beside struct {
 	servers int
-	part    float64 // of all requests
+	part    float64 // fraction of all requests
 }
 
-// patience is after how many seconds a limiter gives a request up. The upstream works on.
+// patience is the number of seconds after which a limiter gives up on a request. The upstream still works on it.
 const patience = 2.0
 
-// second is what came of the requests that arrived in one.
+// second holds the results of the requests that arrived in one second.
 type second struct {
 	latency               adaptive.Histogram
-	beside                adaptive.Histogram // of the second upstream
-	ok, failed            int                // of all that were admitted
+	beside                adaptive.Histogram // latency of the second upstream
+	ok, failed            int                // of all admitted requests
 	hot, refused          int
 	cold, coldFailed      int
 	rate, inFlight        float64
@@ -60,44 +60,44 @@ type second struct {
 	demandHot, demandCold float64
 }
 
-// request is one under way.
+// request is a request under way.
 type request struct {
-	end     float64 // as its limiter sees it
+	end     float64 // as the limiter sees it
 	limiter int
 	hot, ok bool
-	took    float64 // 0: the upstream refused at once
+	took    float64 // 0 if the upstream refused at once
 }
 
 // world is one run of a site.
 type world struct {
 	site
 	rng    *rand.Rand
-	shares []float64 // of the limiters in the demand
+	shares []float64 // parts of the limiters in the demand
 
-	pools    []pool                // of servers, one of each upstream
+	pools    []pool                // servers, one pool for each upstream
 	open     requests              // as limiters see them, by their ends
-	inFlight []int                 // requests of each limiter
-	coldOf   []float64             // cold requests of each limiter, a second
-	coming   []float64             // of them, those of this second
-	tokens   []float64             // of the rate, for each key
-	spare    float64               // of the least rate
-	last     float64               // when tokens were counted
-	bound    hottype.UpstreamLimit // in force
-	ctl      *adaptive.Controller  // nil: none
-	seen     adaptive.Measurement  // of this second
+	inFlight []int                 // number of requests of each limiter
+	coldOf   []float64             // cold requests per second of each limiter
+	coming   []float64             // cold requests of each limiter in this second
+	tokens   []float64             // tokens of the rate, for each key
+	spare    float64               // tokens of the least rate
+	last     float64               // time at which tokens were counted
+	bound    hottype.UpstreamLimit // limit in force
+	ctl      *adaptive.Controller  // nil without a controller
+	seen     adaptive.Measurement  // measurement of this second
 	area     float64               // requests under way, times seconds
 	areaAt   float64
 	late     []arriving
 	out      []second
 }
 
-// pool is the servers of an upstream.
+// pool holds the servers of an upstream.
 type pool struct {
-	free   floats // when each server is free
-	inside floats // when each request in the upstream ends
+	free   floats // time at which each server is free
+	inside floats // time at which each request in the upstream ends
 }
 
-// arriving is a report on its way.
+// arriving is a report under way to the controller.
 type arriving struct {
 	at     float64
 	report adaptive.Measurement
@@ -107,10 +107,10 @@ var epoch = time.Unix(1_000_000_000, 0)
 
 func clock(t float64) time.Time { return epoch.Add(time.Duration(t * float64(time.Second))) }
 
-// For step seconds the demand is taken to be constant.
+// step is the number of seconds for which the demand is taken to be constant.
 const step = 0.01
 
-// simulate runs a site with a fixed limit for all hot keys together (+Inf: none), or with a controller.
+// simulate runs a site with a fixed limit for all hot keys together (+Inf for no limit), or with a controller.
 func (s site) simulate(fixed float64, controlled bool, seed uint64) []second {
 	w := &world{
 		site: s, rng: rand.New(rand.NewPCG(seed, 7)), out: make([]second, s.seconds),
@@ -144,7 +144,7 @@ func (s site) simulate(fixed float64, controlled bool, seed uint64) []second {
 	return w.out
 }
 
-// second lets one second pass.
+// second advances the time by one second.
 func (w *world) second(i int) {
 	w.out[i].demandHot, w.out[i].demandCold = w.hot(float64(i)), w.cold(float64(i))
 	for k := range int(1 / step) {
@@ -175,7 +175,7 @@ func (w *world) second(i int) {
 	o.limited, o.unreachable = w.bound.Saturated, w.bound.Unreachable
 }
 
-// poisson is how many events with a mean happen.
+// poisson draws the number of events from a Poisson distribution with this mean.
 func (w *world) poisson(mean float64) int {
 	n, p, stop := 0, w.rng.Float64(), math.Exp(-mean)
 	for ; p > stop; n++ {
@@ -219,7 +219,7 @@ func (w *world) arrive(t float64, hot bool, o *second) {
 	heap.Push(&w.open, request{end: t + took, limiter: limiter, hot: hot, ok: ok, took: took})
 }
 
-// pick is one of several by their parts in the whole.
+// pick draws an index, with parts as the probabilities.
 func (w *world) pick(parts []float64) int {
 	if len(parts) < 2 {
 		return 0
@@ -233,8 +233,8 @@ func (w *world) pick(parts []float64) int {
 	return 0
 }
 
-// admit is what limiters do: they share the rate, each has its part of the cap, and a token of the
-// least rate goes past the cap.
+// admit decides like the limiters: they share the rate, each has its part of the cap, and a token of the least rate
+// passes the cap.
 func (w *world) admit(t float64, limiter int) bool {
 	if math.IsInf(w.bound.Rate, 1) {
 		return true
@@ -261,7 +261,8 @@ func (w *world) admit(t float64, limiter int) bool {
 	return true
 }
 
-// serve is the upstream: how long the limiter waits for it, and whether in time.
+// serve sends a request to the upstream. It returns how long the limiter waits, and whether the upstream answers in
+// time.
 func (w *world) serve(p *pool, t float64) (took float64, ok bool) {
 	for len(p.inside) > 0 && p.inside[0] <= t {
 		heap.Pop(&p.inside)

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// randoms is how many scenarios are drawn, unless more are asked for.
+// randoms is the default number of random scenarios.
 const randoms = 30
 
-// random is the i-th scenario that is drawn: an upstream of 60 to 600 requests a second, a tenth to
-// seven tenths of which are for cold keys, and hot demand 2 to 50 times what is left (3,000 at most).
+// random returns the i-th random scenario: an upstream of 60 to 600 requests a second, of which cold keys have a tenth
+// to seven tenths, and hot demand 2 to 50 times the rest (3,000 at most).
 func random(i int) scenario {
 	r := rand.New(rand.NewPCG(uint64(i), 11))
 	between := func(least, most float64) float64 { return least + (most-least)*r.Float64() }
@@ -45,13 +45,13 @@ func random(i int) scenario {
 	case 1:
 		s.cold, s.changes = from(70, cold, cold+0.4*(capacity-cold)), []float64{70}
 	}
-	quiet := s.service * math.Exp(1.28*s.sigma-s.sigma*s.sigma/2) // nine of ten take no longer
+	quiet := s.service * math.Exp(1.28*s.sigma-s.sigma*s.sigma/2) // nine of ten requests take no longer
 	s.target.Latency = time.Duration(quiet * factor(2.5, 6) * float64(time.Second))
 	s.least, s.most = 0.02*capacity, 4*capacity
 	return s
 }
 
-// summary says in one row how the random scenarios went.
+// summary returns one row with the results of the random scenarios.
 func summary(n int) string {
 	var within, ratio []float64
 	back, held, swing, cold, free := 0, 0, 0.0, 0.0, 0.0

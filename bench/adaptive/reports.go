@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 )
 
-// since counts the requests under way up to t.
+// since adds the time of the requests under way up to t.
 func (w *world) since(t float64) {
 	w.area += float64(len(w.open)) * (t - w.areaAt)
 	w.areaAt = t
@@ -33,7 +33,7 @@ func (w *world) complete(t float64) {
 	w.since(t)
 }
 
-// send sends the report of a second that ends.
+// send sends the report of the second that ends at t.
 func (w *world) send(t float64) {
 	w.seen.At, w.seen.InFlight = clock(t), w.area
 	for i, n := range w.coming {
@@ -50,7 +50,7 @@ func (w *world) send(t float64) {
 	w.seen, w.area = adaptive.Measurement{}, 0
 }
 
-// deliver gives the controller what has arrived.
+// deliver passes to the controller the reports that have arrived by t.
 func (w *world) deliver(t float64) {
 	if w.ctl == nil || w.away != nil && w.away(t) {
 		return

@@ -8,24 +8,23 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// scenario is a site with what its answers are judged by.
+// scenario is a site with the criteria by which its answers are judged.
 type scenario struct {
 	name string
 	site
-	onset float64 // when the overload begins
-	// changes are when else something changes, by plan. A run is judged as steady from settled
-	// seconds after each.
+	onset float64 // time at which the overload begins
+	// changes are the times of other planned changes. A run is judged as steady from settled seconds after each.
 	changes []float64
-	wiggly  bool // a swing up to 25 % is borne
+	wiggly  bool // a swing up to 25 % is accepted
 	// special scenarios have goals of their own.
 	special bool
-	// over is from when on a special one is judged as the others are; 0: not at all.
+	// over is the time from which a special scenario is judged like the others, or 0 if it never is.
 	over float64
-	// apart is whether the second upstream has a controller of its own.
+	// apart is true if the second upstream has a controller of its own.
 	apart bool
 }
 
-// usual is 50 servers of 50 ms: 1,000 requests a second, 500 of them cold.
+// usual returns a site of 50 servers of 50 ms: 1,000 requests a second, 500 of them cold.
 func usual() site {
 	return site{
 		seconds: 120, servers: 50, service: 0.05, sigma: 0.5, limiters: 3,
@@ -36,7 +35,7 @@ func usual() site {
 
 func level(r float64) func(float64) float64 { return func(float64) float64 { return r } }
 
-// from is one level, and another from t on.
+// from returns a function that is before until t, and after from t on.
 func from(t, before, after float64) func(float64) float64 {
 	return func(now float64) float64 {
 		if now < t {
@@ -46,7 +45,7 @@ func from(t, before, after float64) func(float64) float64 {
 	}
 }
 
-// between is one level, and another from t to until.
+// between returns a function that is other from t to until, and usual otherwise.
 func between(t, until, usual, other float64) func(float64) float64 {
 	return func(now float64) float64 {
 		if now >= t && now < until {
@@ -58,7 +57,7 @@ func between(t, until, usual, other float64) func(float64) float64 {
 
 func scenarios() []scenario { return append(steadyScenarios(), specialScenarios()...) }
 
-// with is a scenario that changes the usual one, in some seconds.
+// with returns the usual scenario with a change that takes effect at some seconds.
 func with(name string, change func(s *scenario), changes ...float64) scenario {
 	s := scenario{name: name, site: usual(), onset: 30, changes: changes}
 	change(&s)
@@ -119,7 +118,7 @@ func steadyScenarios() []scenario {
 	}
 }
 
-// specialScenarios have goals of their own, which the tests hold.
+// specialScenarios returns the scenarios with goals of their own, which the tests check.
 func specialScenarios() []scenario {
 	return []scenario{
 		with("stall of 5 s", func(s *scenario) {
@@ -145,10 +144,10 @@ func specialScenarios() []scenario {
 	}
 }
 
-// two is an upstream of 1,000 requests a second beside one of 200, each asked for the same.
+// two adds a second upstream, of 200 requests a second, beside one upstream of 1,000, with half of the requests each.
 func (s *scenario) two() { s.cold, s.beside = level(200), &beside{servers: 10, part: 0.5} }
 
-// parts are the sites that are controlled apart.
+// parts returns the sites that are controlled separately.
 func (s *scenario) parts() []scenario {
 	if !s.apart {
 		return []scenario{*s}
@@ -163,7 +162,7 @@ func (s *scenario) parts() []scenario {
 	return []scenario{scaled(s.servers, 1-s.beside.part), scaled(s.beside.servers, s.beside.part)}
 }
 
-// small is a site with few requests.
+// small makes a site with few requests.
 func (s *scenario) small(limiters int) {
 	s.wiggly, s.servers, s.service, s.limiters = true, 4, 0.08, limiters
 	s.cold, s.hot = level(25), from(30, 2, 250)

@@ -7,19 +7,19 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 )
 
-// score is how a run did.
+// score holds the results of a run.
 type score struct {
-	back    int     // most seconds from the onset, or a change, until the target is held for three seconds
-	within  float64 // part of the steady seconds in which the target is held
-	goodput float64 // answers in time, a second, while it is steady
-	swing   float64 // nine of ten means of five steady seconds are that near to the mean of their phase
-	cold    float64 // part of the cold requests that failed, from the onset on
+	back    int     // largest number of seconds from the onset or a change until the target is held for three seconds
+	within  float64 // fraction of the steady seconds in which the target is held
+	goodput float64 // answers in time per second, while it is steady
+	swing   float64 // bound on the distance of nine of ten means of five steady seconds from the mean of their phase
+	cold    float64 // fraction of the cold requests that failed, from the onset on
 }
 
-// settled is how many seconds after the onset, or a change, a run is steady.
+// settled is the number of seconds after the onset or a change from which a run is steady.
 const settled = 20
 
-// enough is how many requests a quantile is taken of; few are pooled over some seconds.
+// enough is the number of requests from which a quantile is taken. Fewer requests are pooled over some seconds.
 const enough = 60
 
 func (s *scenario) score(out []second) score {
@@ -61,7 +61,7 @@ func (s *scenario) score(out []second) score {
 	return r
 }
 
-// held says of each second whether the target was held.
+// held returns for each second whether the target was held.
 func (s *scenario) held(out []second, target float64) []bool {
 	list := make([]bool, len(out))
 	for i := range out {
@@ -94,7 +94,7 @@ func ints(list []float64) (out []int) {
 	return out
 }
 
-// swing is how near to their mean nine of ten means of five seconds are.
+// swing returns the distance from their mean that nine of ten means of five seconds do not exceed.
 func swing(rates []float64) float64 {
 	if len(rates) < 10 {
 		return 0
@@ -115,7 +115,7 @@ func swing(rates []float64) float64 {
 	return off[len(off)*9/10]
 }
 
-// bestFixed is the goodput of the best fixed limit that holds the target in nine of ten seconds.
+// bestFixed returns the goodput and the rate of the best fixed limit that holds the target in nine of ten seconds.
 func (s *scenario) bestFixed(seed uint64) (goodput, rate float64) {
 	for f := 0.02; f < 1.2; f *= 1.25 {
 		limit := f * float64(s.servers) / s.service

@@ -5,19 +5,19 @@ import (
 	"testing"
 )
 
-// goals are what holds for every scenario without goals of its own. Those of the study are stricter by
-// the seconds that one seed needs more or less.
+// goals are the bounds for every scenario without goals of its own. The goals of the study are stricter by the seconds
+// by which single seeds differ.
 const (
 	goalBack    = 6    // seconds until the target is held
-	goalWithin  = 0.95 // part of the steady seconds in which it is held
-	goalGoodput = 0.90 // of the best fixed limit
+	goalWithin  = 0.95 // fraction of the steady seconds in which the target is held
+	goalGoodput = 0.90 // fraction of the goodput of the best fixed limit
 	goalSwing   = 0.15
 	wigglySwing = 0.25
-	goalCold    = 0.005 // part of the cold requests that fail
+	goalCold    = 0.005 // fraction of the cold requests that fail
 )
 
-// fixedGoodput is what the best fixed limit answers a second, as the tables of RESULTS.md have it:
-// to find it anew takes a minute for each scenario.
+// fixedGoodput holds the answers per second of the best fixed limit from the tables of RESULTS.md, because finding the
+// limit again takes a minute for each scenario.
 var fixedGoodput = map[string]float64{
 	"onset 10 x": 955, "onset 50 x": 953, "cold steps": 789, "capacity halved": 488, "finite queue": 955,
 	"contention": 860, "reports lost and late": 955, "20 limiters, skewed": 955, "heavy tail": 955,
@@ -70,7 +70,7 @@ func TestQuietIsNotLimited(t *testing.T) {
 	}
 }
 
-// A stall costs the requests of its seconds; ten seconds after it all is as before.
+// A stall costs the requests of its seconds. Ten seconds after it everything is as before.
 func TestStall(t *testing.T) {
 	t.Parallel()
 	_, out, _ := run(t, "stall of 5 s")
@@ -81,8 +81,8 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// An upstream that is slow by itself: the least rate within ten seconds, "unreachable" within twenty,
-// and neither some time after it is well again.
+// An upstream that is slow by itself gets the minimum rate within ten seconds and is reported unreachable within
+// twenty; both end some time after it has recovered.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	s, out, _ := run(t, "slow by itself")
@@ -94,7 +94,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Without a controller the cap on requests in flight holds: no cold request is lost.
+// Without a controller the cap on requests in flight is enough: at most goalCold of the cold requests fail.
 func TestControllerAway(t *testing.T) {
 	t.Parallel()
 	if _, _, r := run(t, "controller away while capacity halves"); r.cold > goalCold {

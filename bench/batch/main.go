@@ -35,7 +35,7 @@ ip:
   sliding: {limit: 1000000, window: 60s, scope: instance}
 `
 
-// drain is a sink that forgets.
+// drain is a sink that drops the counts.
 type drain struct{}
 
 func (drain) Send(context.Context, []hottype.Count) error { return nil }
@@ -83,7 +83,7 @@ type question struct {
 	d               time.Duration
 }
 
-// ask serves the door on a loopback port and has clients ask for d.
+// ask serves the door on a loopback port and lets clients send requests for d.
 func (q question) ask(sheet *measure.Sheet) error {
 	set, err := rules.Parse("bench.yaml", []byte(q.yaml))
 	if err != nil {
@@ -116,7 +116,7 @@ func (q question) ask(sheet *measure.Sheet) error {
 	return nil
 }
 
-// load has clients post until end. An answer that is not 200 is an error.
+// load makes clients post until end. A response other than 200 is an error.
 func (q question) load(url string, end time.Time) ([]time.Duration, error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: q.clients}
 	defer transport.CloseIdleConnections()
@@ -149,7 +149,7 @@ func post(client *http.Client, url string, body []byte) error {
 	return err
 }
 
-// body is the n-th request of so many checks.
+// body returns the n-th request, with this number of checks.
 func body(n, checks int) []byte {
 	b := []byte{'['}
 	for k := range checks {

@@ -12,13 +12,13 @@ import (
 	counts "github.com/hotparam/pipeline/internal/detection/window"
 )
 
-// start is when every stream begins.
+// start is the time at which every stream begins.
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// future is how many seconds ahead the detector takes counts, by default.
+// future is the number of seconds by which counts may be ahead of the detector, by default.
 const future = 2
 
-// accuracy is what one stream gave with one number of counters.
+// accuracy holds the results of one stream with one number of counters.
 type accuracy struct {
 	Stream    string  `json:"stream"`
 	Group     string  `json:"group"`
@@ -29,19 +29,19 @@ type accuracy struct {
 	Precision float64 `json:"precision"` // of key-seconds called hot
 	KeySecs   int     `json:"key_seconds"`
 
-	Said     int64   `json:"error_said"` // the greatest E
-	Real     int64   `json:"error_real"` // the greatest there was, of any key
+	Said     int64   `json:"error_said"` // the largest E
+	Real     int64   `json:"error_real"` // the largest real error of any key
 	Promised float64 `json:"error_promised"`
 	Mean     float64 `json:"error_mean"` // of hot keys, relative
 
 	Crossed   int `json:"crossed"` // keys that reached the threshold
 	SameTick  int `json:"same_tick"`
 	Never     int `json:"never"`
-	DelayHalf int `json:"delay_half_ms"` // of those that were told late
+	DelayHalf int `json:"delay_half_ms"` // of keys that became hot late
 	DelayMost int `json:"delay_most_ms"`
 }
 
-// trial is one accuracy in the making.
+// trial is an accuracy being measured.
 type trial struct {
 	stream *stream
 	truth  *exact
@@ -53,11 +53,11 @@ type trial struct {
 	a             accuracy
 	wanted, right int
 	called        int
-	lost, hot     float64 // parts of counts, and how many of them
+	lost, hot     float64 // fractions of counts, and their number
 	crossed, told map[uint32]int
 }
 
-// measureAccuracy plays a stream to a detector with so many counters.
+// measureAccuracy plays a stream to a detector with size counters.
 func measureAccuracy(s *stream, size int) (accuracy, error) {
 	t := &trial{
 		stream: s, truth: newExact(s.keys, s.threshold()), seed: maphash.MakeSeed(), lower: make([]int32, s.keys),
@@ -99,12 +99,11 @@ func measureAccuracy(s *stream, size int) (accuracy, error) {
 	return t.a, nil
 }
 
-// thumb is how many counters the page advises for each time that the rate of a
-// hot key goes into all requests of a rule.
+// thumb is the number of counters that the page advises for each time that the rate of a hot key fits into the rate of
+// all requests of a rule.
 const thumb = 12
 
-// rulesOfThumb measures with as many counters as advised, and fails where the
-// advice was bad.
+// rulesOfThumb measures with the advised numbers of counters, and fails if the advice was bad.
 func rulesOfThumb(all []*stream) (found []accuracy, err error) {
 	for _, s := range all {
 		a, err := measureAccuracy(s, max(thumb*s.perSecond/rate, 1))
@@ -120,7 +119,7 @@ func rulesOfThumb(all []*stream) (found []accuracy, err error) {
 	return found, nil
 }
 
-// judge compares at the end of a tick, and fails where a promise is broken.
+// judge compares at the end of a tick, and fails if a promise is broken.
 func (t *trial) judge(tick int) error {
 	set, changes := t.found.Tick(start.Add(time.Duration(tick+1)*time.Second/ticks - 1))
 	known := int32(t.found.Stats().Error)
@@ -170,8 +169,8 @@ func (t *trial) second(second int64) error {
 	return t.errors(second)
 }
 
-// errors looks at the count of every key in the window, and fails where one is
-// further from the truth than the window says.
+// errors checks the count of every key in the window, and fails if a count is further from the truth than the window's
+// error.
 func (t *trial) errors(second int64) error {
 	said := t.bare.Error()
 	t.a.Said = max(t.a.Said, said)
@@ -190,7 +189,7 @@ func (t *trial) errors(second int64) error {
 			t.a.Real = max(t.a.Real, missing)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(t.truth.over)) { // in order: sums of floats depend on it
+	for _, id := range slices.Sorted(maps.Keys(t.truth.over)) { // sorted, because sums of floats depend on the order
 		t.lost += float64(t.truth.sums[id]-t.lower[id]) / float64(t.truth.sums[id])
 		t.hot++
 	}
@@ -219,7 +218,7 @@ func (t *trial) finish() {
 	}
 }
 
-// ratio is 1 of nothing: where none is wanted, none is missing.
+// ratio returns n/of, or 1 if of is 0, because then nothing is missing.
 func ratio(n, of int) float64 {
 	if of == 0 {
 		return 1

@@ -18,8 +18,8 @@ const (
 	lineHeight = 17
 )
 
-// The picture brings its own ground, so that it can be read on any page. Lines
-// differ by dashes and marks too, not by colour alone.
+// The picture has its own background, so that it is readable on any page. Lines differ by dashes and marks too, not by
+// colour alone.
 const style = `<style>
 .ground{fill:#fff;stroke:#d0d7de}text{font:12px system-ui,sans-serif;fill:#1f2328}.title{font-size:14px;font-weight:600}.small{font-size:11px;fill:#57606a}
 .grid{stroke:#e4e8ec}.axis{stroke:#8c959f}.mark{stroke:#57606a;stroke-dasharray:2 3}path{fill:none}.line{stroke-width:2}
@@ -37,8 +37,7 @@ type picture struct {
 	panels []panel
 }
 
-// panel is one plot. Points stand at even distances; xs has a label for each,
-// or "".
+// panel is one plot. Points are at equal distances; xs has a label or "" for each.
 type panel struct {
 	title, xAxis, yAxis string
 	xs                  []string
@@ -50,11 +49,11 @@ type panel struct {
 // scale is the y axis.
 type scale struct {
 	low, high float64
-	log       bool // then what is below low stands at the bottom, which is 0
+	log       bool // then values below low are drawn at the bottom, as 0
 	ticks     []float64
 }
 
-// line is one curve; NaN leaves a point out.
+// line is one curve. NaN leaves a point out.
 type line struct {
 	name string
 	ys   []float64
@@ -68,7 +67,7 @@ type mark struct {
 	left  bool
 }
 
-// at is where a value stands, 0 at the bottom and 1 at the top.
+// at returns the position of a value, 0 at the bottom and 1 at the top.
 func (s scale) at(v float64) float64 {
 	if s.log {
 		return min(1, max(0, (math.Log(max(v, s.low))-math.Log(s.low))/(math.Log(s.high)-math.Log(s.low))))
@@ -100,7 +99,7 @@ func text(b *bytes.Buffer, class string, x, y float64, anchor, words string) {
 		html.EscapeString(words))
 }
 
-// draw puts a panel at its left edge.
+// draw draws a panel with its left edge at left.
 func (p panel) draw(b *bytes.Buffer, left float64) {
 	x := func(i int) float64 { return left + 12 + (plotWidth-24)*float64(i)/float64(max(len(p.xs)-1, 1)) }
 	y := func(v float64) float64 { return plotTop + plotHeight*(1-p.ys.at(v)) }
@@ -138,7 +137,7 @@ func (p panel) draw(b *bytes.Buffer, left float64) {
 	}
 }
 
-// look is the class of the i-th line.
+// look returns the class of the i-th line.
 func look(i int) string { return fmt.Sprintf("line c%d d%d", i%6, i%3) }
 
 func (l line) draw(b *bytes.Buffer, i int, x func(int) float64, y func(float64) float64) {
@@ -163,7 +162,7 @@ func (l line) draw(b *bytes.Buffer, i int, x func(int) float64, y func(float64) 
 	}
 }
 
-// dot is the mark of the i-th line: a disc, a square or a triangle.
+// dot draws the mark of the i-th line: a disc, a square or a triangle.
 func dot(b *bytes.Buffer, i int, x, y float64) {
 	shapes := []string{"a3.5 3.5 0 1 0 .01 0z", "h3.2v6.4h-6.4v-6.4z", "l3.8 6.6h-7.6z"}
 	up := []float64{3.5, 3.2, 4.2}[i%3]
@@ -179,7 +178,7 @@ func (p panel) legend(b *bytes.Buffer, i int, left float64, l line) {
 	text(b, "small", left+36, y, "start", l.name)
 }
 
-// short writes a number of an axis.
+// short formats a number of an axis.
 func short(v float64) string {
 	switch {
 	case v >= 1e6:

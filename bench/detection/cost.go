@@ -11,29 +11,27 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/detect"
 )
 
-// cost is what one stream costs with one number of counters.
+// cost holds the cost of one stream with one number of counters.
 type cost struct {
 	Stream   string `json:"stream"`
 	Counters int    `json:"counters"`
-	// Times is the CPU time of an update, judgement and collector included, over
-	// that of an exact count in Go maps, one for each second, which judges
-	// nothing, in the same round. The median of the rounds, the lowest and the
-	// highest.
+	// Times is the CPU time of an update, including judgement and collector, divided by the CPU time of an exact count
+	// in Go maps in the same round. The exact count has one map for each second and judges nothing. Times holds the
+	// median, the minimum and the maximum of the rounds.
 	Times     [3]float64 `json:"times_maps"`
 	PerSecond float64    `json:"m_updates_per_cpu_second"` // millions, median
-	Bytes     int64      `json:"bytes"`                    // as the detector says, at the end of the stream
-	Heap      int64      `json:"heap"`                     // what the collector finds then
-	Idle      int64      `json:"heap_idle"`                // and a window and a second later
+	Bytes     int64      `json:"bytes"`                    // as the detector reports at the end of the stream
+	Heap      int64      `json:"heap"`                     // as the collector finds then
+	Idle      int64      `json:"heap_idle"`                // as the collector finds a window and a second later
 }
 
-// costRounds is how often each cost is measured.
+// costRounds is the number of times that each cost is measured.
 const costRounds = 3
 
-// warm is when measuring begins and last when it ends, in ticks.
+// warm is the tick at which measuring begins, and last the tick at which it ends.
 const warm, last = 5 * ticks, 10 * ticks
 
-// measureCost plays the first seconds of a stream to a detector of each size,
-// and in every round also to maps.
+// measureCost plays the first seconds of a stream to a detector of each size, and in every round also to maps.
 func measureCost(s *stream) ([]cost, error) {
 	costs := make([]cost, len(s.sizes))
 	times, speeds := make([][]float64, len(s.sizes)), make([][]float64, len(s.sizes))
@@ -58,7 +56,7 @@ func measureCost(s *stream) ([]cost, error) {
 	return costs, nil
 }
 
-// mapCount counts exactly, in a map for each second of the window.
+// mapCount returns a function that counts exactly, in a map for each second of the window.
 func mapCount() func(time.Time, []hottype.Count) {
 	var seconds [window]map[hottype.Key]int64
 	current := int64(0)
@@ -73,8 +71,7 @@ func mapCount() func(time.Time, []hottype.Count) {
 	}
 }
 
-// feed plays a stream and measures what taking the counts costs. They are made
-// between the measurements.
+// feed plays a stream and measures the CPU time of taking the counts. The counts are made between the measurements.
 func (s *stream) feed(take func(time.Time, []hottype.Count)) (spent time.Duration, updates int) {
 	next := s.open()
 	var ids []uint32
@@ -113,20 +110,20 @@ func (c *cost) round(s *stream) (time.Duration, error) {
 	return spent, nil
 }
 
-// heap is what the collector leaves.
+// heap returns the bytes that the collector leaves.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what a pool had is gone after the second
+	runtime.GC() // the second collection frees the contents of pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// cpu is the CPU time of this process so far.
+// cpu returns the CPU time of this process so far.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // there is no other reason than a mistake here
+		panic(err) // can only be a mistake of this program
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/detect"
 )
 
-// criteria are the rules that each situation is judged by.
+// criteria are the rules by which each situation is judged.
 var criteria = []struct{ name, hot string }{
 	{"rate", "rate: 200"},
 	{"share", "share: 0.2, min_rate: 20"},
@@ -20,32 +20,31 @@ var criteria = []struct{ name, hot string }{
 	{"min_clients", "rate: 200, min_clients: 10"},
 }
 
-// situation is one key among others. Before it begins the key has its past for
-// before seconds.
+// situation is one key among others. The key has its past for before seconds before the situation begins.
 type situation struct {
 	name   string
 	before int // seconds
 	lasts  int // seconds
 	past   float64
-	// rate of the key, so many seconds after it began.
+	// rate returns the rate of the key at a number of seconds after the beginning.
 	rate func(seconds float64) float64
-	// clients share the requests evenly; loop is what one more sends on top.
+	// clients share the requests evenly; loop is the rate of one more client on top of them.
 	clients int
 	loop    float64
 	others  float64 // requests per second of other keys
 }
 
-// outcome is what became of a situation by each criterion, in their order.
+// outcome holds the verdicts of the criteria on a situation, in their order.
 type outcome struct {
 	Situation string   `json:"situation"`
 	Said      []string `json:"said"`
-	// Track, for the picture of it: the key's requests per second.
+	// Track holds the key's requests per second, for a picture of the situation.
 	Track []float64 `json:"track,omitempty"`
 }
 
 func steady(rate float64) func(float64) float64 { return func(float64) float64 { return rate } }
 
-// situations are what the criteria are for, each with what another one misses.
+// situations returns the uses of the criteria, each with a case that another criterion misses.
 func situations() []situation {
 	slow := func(s float64) float64 { return 2 * math.Pow(20, min(1, s/3600)) }
 	return []situation{
@@ -86,7 +85,7 @@ func judgeSituation(s situation) outcome {
 
 const subject = hottype.Key("topic?id=subject")
 
-// play tells when a rule first calls the key hot, and when a loop.
+// play returns the times at which a rule first calls the key hot, and a loop.
 func (s situation) play(hot string) string {
 	d := detect.New(topicRule(fmt.Sprintf("%s, window: %ds", hot, window)), detect.Options{})
 	var owed, looped float64
@@ -123,7 +122,7 @@ func (s situation) play(hot string) string {
 
 var words = map[detect.Kind]string{detect.BecameHot: "hot", detect.LoopBegan: "loop"}
 
-// counted is what the key gets in a tick, with its clients.
+// counted returns the key's count in a tick, with its clients.
 func (s situation) counted(owed, looped *float64, asked *int, second int64) (hottype.Count, bool) {
 	c := hottype.Count{Key: subject, Second: second, Clients: &hottype.ClientSketch{}}
 	for ; *owed >= 1; *owed-- {
@@ -139,7 +138,7 @@ func (s situation) counted(owed, looped *float64, asked *int, second int64) (hot
 	return c, c.N > 0
 }
 
-// otherKeys are the other keys, ten requests a second each, all in one tick.
+// otherKeys returns the counts of the other keys, ten requests a second each, all in one tick.
 func (s situation) otherKeys(second int64, tick int) (counts []hottype.Count) {
 	keys := int(s.others / 10)
 	for k := ((tick % ticks) + ticks) % ticks; k < keys; k += ticks {

@@ -1,6 +1,6 @@
 package main
 
-// exact is the truth: every request of the window, and its sums.
+// exact holds the truth: every request of the window, and its sums.
 type exact struct {
 	threshold int32
 	sums      []int32
@@ -35,7 +35,7 @@ func (x *exact) add(ids []uint32) {
 	}
 }
 
-// requests of the window.
+// requests returns the number of requests of the window.
 func (x *exact) requests() (n int) {
 	for _, s := range x.slots {
 		n += len(s)

@@ -13,22 +13,22 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// smallSizes are for logs, which have a few hundred keys in a window.
+// smallSizes are the numbers of counters for logs, which have a few hundred keys in a window.
 var smallSizes = []int{32, 128, 512, 2048}
 
-// realLogs are those that the study knows. Speeds are chosen so that something
-// happens: the first is one burst of a minute in each hour.
+// realLogs are the logs that the study knows. Speeds are chosen so that keys become hot: the first log is one burst of
+// a minute in each hour.
 var realLogs = []struct {
 	file, name string
 	format     accesslog.Format
 	speeds     []int
-	rates      []int // a key is hot from, in requests per second
+	rates      []int // requests per second from which a key is hot
 }{
 	{"semicomplete_apache_2015.log", "web site", accesslog.Combined, []int{60, 600, 3600}, []int{2, 2, 2}},
 	{"usagov_bitly_2012-03-16.events.tsv", "short links", accesslog.Events, []int{60, 600}, []int{5, 50}},
 }
 
-// logStreams reads the logs that are in a directory; none where there are none.
+// logStreams reads the logs that are in a directory, which may have no logs.
 func logStreams(dir string) ([]*stream, error) {
 	var all []*stream
 	for _, l := range realLogs {
@@ -59,7 +59,7 @@ type visit struct {
 	id     uint32
 }
 
-// logStream is a log in the order of time, so many times as fast.
+// logStream returns a log in the order of time, speed times as fast.
 func logStream(text string, format accesslog.Format, speed, rate int) (*stream, error) {
 	set, err := rules.Parse("study.yaml", fmt.Appendf(nil,
 		"rules:\n  - {name: \"*\", params: [\"*\"], hot: {rate: %d, window: %ds}}\n", rate, window))
@@ -87,8 +87,7 @@ func logStream(text string, format accesslog.Format, speed, rate int) (*stream, 
 	return s, nil
 }
 
-// read gives the requests that a rule counts. Lines that are broken are left
-// out, as replay leaves them out.
+// read returns the requests that a rule counts. It leaves broken lines out, as replay does.
 func (s *stream) read(text string, format accesslog.Format) []visit {
 	var visits []visit
 	var scratch rules.Scratch

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// results is everything that was measured: results.json.
+// results holds all measurements: results.json.
 type results struct {
 	Seed     uint64     `json:"seed"`
 	Machine  string     `json:"machine"`
 	Go       string     `json:"go"`
-	Load     string     `json:"load"` // of the machine, before and after
+	Load     string     `json:"load"` // load of the machine, before and after
 	Accuracy []accuracy `json:"accuracy"`
-	Thumb    []accuracy `json:"thumb"` // with thumb counters for each time that the rate goes into all requests
+	Thumb    []accuracy `json:"thumb"` // with thumb counters for each hot rate in all requests
 	Cost     []cost     `json:"cost"`
 	Criteria []outcome  `json:"criteria"`
 }
@@ -69,7 +69,7 @@ func study(seed uint64, part float64, traffic string) (*results, error) {
 	if err != nil {
 		return nil, err
 	}
-	if part == 1 { // in smaller traffic what is hot is most of it
+	if part == 1 { // in smaller traffic hot keys have most of the requests
 		if r.Thumb, err = rulesOfThumb(all); err != nil {
 			return nil, err
 		}
@@ -109,7 +109,7 @@ func study(seed uint64, part float64, traffic string) (*results, error) {
 	return r, nil
 }
 
-// costly are the streams whose cost is measured.
+// costly holds the streams whose cost is measured.
 var costly = map[string]bool{"Zipf 1.0, 1 M keys": true, "Zipf 1.0, 10 M keys": true,
 	"flood, 10 M keys once each": true}
 
@@ -125,7 +125,7 @@ func load(dir string) (*results, error) {
 	return &r, nil
 }
 
-// write makes the pictures and the tables of the page.
+// write writes the pictures and the tables of the page.
 func write(dir string, r *results) error {
 	files, err := render(dir, r)
 	if err != nil {
@@ -139,7 +139,7 @@ func write(dir string, r *results) error {
 	return nil
 }
 
-// render gives the files that go with results, by name.
+// render returns the files that are made from results, by name.
 func render(dir string, r *results) (map[string][]byte, error) {
 	page := filepath.Join(dir, "RESULTS.md")
 	before, err := os.ReadFile(page)
@@ -157,7 +157,7 @@ func render(dir string, r *results) (map[string][]byte, error) {
 	return files, nil
 }
 
-// machine and loadNow say where it was measured, as far as Linux tells.
+// machine and loadNow describe the machine and its load, as far as Linux reports them.
 func machine() string {
 	model := runtime.GOARCH
 	info, _ := os.ReadFile("/proc/cpuinfo") // only for the record

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// pictures returns the plots of a study by their files, from the folder of results.json. A document shows the first one.
+// pictures returns the plots of a study by their files, from the folder of results.json. A document shows the first
+// plot.
 func pictures(r *results) map[string]picture {
 	return map[string]picture{
 		"../../docs/detection/recall.svg": recallPicture(r),
@@ -17,7 +18,7 @@ func pictures(r *results) map[string]picture {
 	}
 }
 
-// counterLabels are the x axis of most plots.
+// counterLabels returns the labels of the x axis of most plots.
 func counterLabels() (labels []string) {
 	for _, size := range largeSizes {
 		labels = append(labels, short(float64(size>>10))+" Ki")
@@ -27,7 +28,7 @@ func counterLabels() (labels []string) {
 
 var part = scale{high: 1, ticks: []float64{0, 0.25, 0.5, 0.75, 1}}
 
-// curves has a line for each stream of a group, over the counters.
+// curves returns a line for each stream of a group, over the numbers of counters.
 func (r *results) curves(group string, of func(accuracy) float64) (lines []line) {
 	for _, a := range r.Accuracy {
 		if a.Group != group {
@@ -42,7 +43,7 @@ func (r *results) curves(group string, of func(accuracy) float64) (lines []line)
 	return lines
 }
 
-// curve is the line of one stream.
+// curve returns the line of one stream.
 func (r *results) curve(stream, name string, of func(accuracy) float64) line {
 	l := line{name: name, dots: true}
 	for _, a := range r.Accuracy {
@@ -134,7 +135,7 @@ func costPicture(r *results) picture {
 	return picture{"What it costs", []panel{memory, times}}
 }
 
-// trackFrom is where the picture of a situation begins.
+// trackFrom is the time at which the picture of a situation begins.
 const trackFrom = 20 // seconds before a situation begins
 
 func surgePicture(r *results) picture {

@@ -19,22 +19,22 @@ const (
 // stream is some traffic. Keys are numbers.
 type stream struct {
 	name, group string
-	keys        int // numbers are below
-	perSecond   int // requests of made traffic, without what is added to be found
+	keys        int // all numbers are below it
+	perSecond   int // requests of made traffic, without the requests of keys to be found
 	seconds     int
-	sizes       []int // counters to try
-	// open begins the traffic: of each tick the requests, in their order.
+	sizes       []int // numbers of counters to try
+	// open begins the traffic. The function that it returns makes the requests of a tick, in their order.
 	open func() func(tick int, ids []uint32) []uint32
 	set  *rules.Set
-	// names are the keys of logs, and numbers leads back; nil: "topic?id=NUMBER".
+	// names are the keys of logs, and numbers maps the keys back. Without names a key is "topic?id=NUMBER".
 	names   []hottype.Key
 	numbers map[hottype.Key]uint32
 }
 
-// threshold is the count over the window at which a key is hot.
+// threshold returns the count over the window at which a key is hot.
 func (s *stream) threshold() int64 { return s.set.Rules[0].Hot.Threshold() }
 
-// counts makes the counts of requests, one each.
+// counts returns the counts of requests, one count each.
 func (s *stream) counts(ids []uint32, second int64, counts []hottype.Count) []hottype.Count {
 	counts = counts[:0]
 	if s.names != nil {
@@ -58,7 +58,7 @@ func (s *stream) counts(ids []uint32, second int64, counts []hottype.Count) []ho
 	return counts
 }
 
-// number is the number of a key.
+// number returns the number of a key.
 func (s *stream) number(key hottype.Key) uint32 {
 	if s.names != nil {
 		id, ok := s.numbers[key]
@@ -75,7 +75,7 @@ func (s *stream) number(key hottype.Key) uint32 {
 	return uint32(n)
 }
 
-// topicRule is the one rule of a set.
+// topicRule returns a set with one rule.
 func topicRule(hot string) *rules.Set {
 	set, err := rules.Parse("study.yaml", fmt.Appendf(nil,
 		"rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {%s}}\n", hot))
@@ -87,7 +87,7 @@ func topicRule(hot string) *rules.Set {
 
 var largeSizes = []int{1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18}
 
-// streams are all made ones. Part makes them smaller, for a test.
+// streams returns all made streams. part makes them smaller, for a test.
 func streams(seed uint64, part float64) []*stream {
 	scale := func(n int) int { return int(float64(n) * part) }
 	var all []*stream
@@ -115,8 +115,8 @@ func streams(seed uint64, part float64) []*stream {
 
 func source(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }
 
-// zipfTraffic is perSecond requests. At half time the hundred most popular keys
-// change places with a hundred others: all that is hot then is new.
+// zipfTraffic makes perSecond requests a second. At half time the hundred most popular keys change places with a
+// hundred others, so that all hot keys are new.
 func zipfTraffic(seed uint64, s float64, keys, perSecond int) func() func(int, []uint32) []uint32 {
 	const swapped, partner, half = 100, 50_000, 8 * ticks
 	return func() func(int, []uint32) []uint32 {
@@ -138,8 +138,7 @@ func zipfTraffic(seed uint64, s float64, keys, perSecond int) func() func(int, [
 	}
 }
 
-// floodTraffic is keys that come once, and from the fifth second on five hot
-// ones, 500 times a second each.
+// floodTraffic makes keys that come once, and from the fifth second on five hot keys, 500 times a second each.
 func floodTraffic(seed uint64, perSecond int) func() func(int, []uint32) []uint32 {
 	const needles, needleRate, from = 5, 500, 4 * ticks
 	return func() func(int, []uint32) []uint32 {
@@ -157,8 +156,8 @@ func floodTraffic(seed uint64, perSecond int) func() func(int, []uint32) []uint3
 	}
 }
 
-// pulseTraffic has a new key every half second that gets 1.2 times its threshold
-// within 300 ms, and then nothing more.
+// pulseTraffic has a new key every half second that gets 1.2 times its threshold within 300 ms, and then no more
+// requests.
 func pulseTraffic(seed uint64, perSecond int) func() func(int, []uint32) []uint32 {
 	const keys, from, length = 1_000_000, 6 * ticks, 3
 	background := zipfTraffic(seed, 1, keys, perSecond)
@@ -174,8 +173,8 @@ func pulseTraffic(seed uint64, perSecond int) func() func(int, []uint32) []uint3
 	}
 }
 
-// dripTraffic is keys that come once, and evenly through them twenty keys at 0.9
-// of the threshold, which must not become hot, and twenty at 1.1.
+// dripTraffic makes keys that come once, and spread evenly among them twenty keys at 0.9 of the threshold, which must
+// not become hot, and twenty at 1.1.
 func dripTraffic(seed uint64, perSecond int) func() func(int, []uint32) []uint32 {
 	const low, all, from = 20, 40, 6 * ticks
 	return func() func(int, []uint32) []uint32 {

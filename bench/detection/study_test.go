@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The page and the pictures are those that today's code makes of the results.
+// The page and the pictures equal the files that the present code makes of the results.
 func TestPageAndPicturesFitTheResults(t *testing.T) {
 	t.Parallel()
 	r, err := load(".")
@@ -47,14 +47,13 @@ func wellFormed(t *testing.T, name string, text []byte) {
 	}
 }
 
-// Where counters are enough, what is found does not depend on the hash's seed,
-// which is another one in each detector. Where they are not, errors differ and
-// the promises hold, which measureAccuracy checks itself.
+// If counters are enough, the findings do not depend on the hash's seed, which differs in each detector. If they are
+// not, errors differ but the promises hold, which measureAccuracy checks itself.
 func TestSameFindingsTwice(t *testing.T) {
 	t.Parallel()
 	for _, s := range streams(3, 0.05) {
 		if s.keys > 2_000_000 {
-			continue // takes too much memory for a test
+			continue // needs too much memory for a test
 		}
 		s.seconds = 12
 		for _, size := range []int{256, 1 << 17} {

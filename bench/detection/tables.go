@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// The marks between which the page has the tables of this program.
+// The marks of the page between which the tables of this program are.
 const (
 	tablesBegin = "<!-- tables of bench/detection: written by the program -->"
 	tablesEnd   = "<!-- end of the tables -->"
 )
 
-// withTables puts the tables into a page.
+// withTables returns the page with the tables put between its marks.
 func withTables(page string, r *results) (string, error) {
 	before, rest, ok := strings.Cut(page, tablesBegin)
 	_, after, ok2 := strings.Cut(rest, tablesEnd)

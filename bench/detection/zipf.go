@@ -5,14 +5,13 @@ import (
 	"math/rand/v2"
 )
 
-// zipf draws ranks from 1 to n with a probability of rank^-s, for any s above 0,
-// in constant time and without a table: rejection-inversion (Hörmann and
-// Derflinger, "Rejection-inversion to generate variates from monotone discrete
-// distributions", 1996). The standard library's needs s above 1.
+// zipf draws ranks from 1 to n with a probability of rank^-s, for any s above 0, in constant time and without a table:
+// rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
+// distributions", 1996). The Zipf type of the standard library needs s above 1.
 type zipf struct {
 	s, n      float64
 	low, high float64 // of the integral
-	sure      float64 // a rank so near to its x is taken without a look
+	sure      float64 // a rank this close to its x is taken without a check
 }
 
 func newZipf(s float64, n int) zipf {
@@ -34,7 +33,7 @@ func (z zipf) rank(r *rand.Rand) int {
 	}
 }
 
-// integral of x^-s, and its inverse.
+// integral returns the integral of x^-s; inverse is its inverse.
 func (z zipf) integral(x float64) float64 {
 	if z.s == 1 {
 		return math.Log(x)

@@ -6,29 +6,28 @@ import (
 	"sync"
 )
 
-// link is a wire to Redis that can break in the ways of real ones. Nothing on it
-// is closed by a fault: waiting calls get no error.
+// link is a connection to Redis that can break as real connections do. A fault closes nothing on it, so waiting calls
+// get no error.
 type link struct {
 	ln net.Listener
 	to string
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	mode  mode
 	conns map[*wire]bool
 	wait  sync.WaitGroup
 }
 
-// mode is what happens to bytes.
+// mode describes the bytes that are lost.
 type mode int
 
 const (
 	whole  mode = iota
-	deaf        // what Redis answers is lost
+	deaf        // responses of Redis are lost
 	hollow      // everything is lost
 )
 
-// wire is one connection. dead is for good: a wire that lost bytes has no use any
-// more.
+// wire is one connection. dead is final, because a wire that lost bytes is useless.
 type wire struct {
 	in, out net.Conn
 	dead    mode // guarded by link.mu
@@ -50,11 +49,11 @@ func (l *link) accept(ctx context.Context) {
 	for {
 		in, err := l.ln.Accept()
 		if err != nil {
-			return // closed
+			return // the link is closed
 		}
 		out, err := dialer.DialContext(ctx, "tcp", l.to)
 		if err != nil {
-			_ = in.Close() // refused
+			_ = in.Close() // refuses the connection
 			continue
 		}
 		w := &wire{in: in, out: out}
@@ -67,7 +66,7 @@ func (l *link) accept(ctx context.Context) {
 	}
 }
 
-// carry moves bytes one way, and loses them from the given mode on.
+// carry moves bytes one way, and loses them from the mode lost on.
 func (l *link) carry(w *wire, to, from net.Conn, lost mode) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -87,13 +86,12 @@ func (l *link) carry(w *wire, to, from net.Conn, lost mode) {
 			continue
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
-			_ = from.Close() // and the next read ends it
+			_ = from.Close() // ends the next read
 		}
 	}
 }
 
-// set breaks the link for the connections there are, for good, and for new ones
-// until it is set otherwise.
+// set breaks the link: for the present connections finally, and for new connections until the mode is set again.
 func (l *link) set(m mode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

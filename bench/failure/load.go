@@ -21,21 +21,21 @@ type sample struct {
 	gate              int8
 }
 
-// load asks by a timetable until stopped.
+// load makes decisions by a timetable until it is stopped.
 type load struct {
 	began   time.Time
 	samples []sample
-	used    int // of samples
-	peak    int // goroutines
+	used    int // number of samples
+	peak    int // largest number of goroutines
 	out     sync.WaitGroup
 }
 
-// newLoad has room for all decisions of d.
+// newLoad returns a load with room for all decisions of d.
 func newLoad(rate int, d time.Duration) *load {
 	return &load{samples: make([]sample, int(d.Seconds()*float64(rate)))}
 }
 
-// run asks until ctx ends.
+// run makes decisions until ctx ends.
 func (l *load) run(ctx context.Context, rate int, all []*sidecar) {
 	requests := requests()
 	every := time.Second / time.Duration(rate)
@@ -69,8 +69,7 @@ func (l *load) ask(s *sample, by *sidecar, r *hottype.Request) {
 	s.back.Store(true)
 }
 
-// requests are one of each client: every fifth for the hot key, whose clients
-// take turns too.
+// requests returns requests of all clients: every fifth is for the hot key, whose clients alternate too.
 func requests() []hottype.Request {
 	list := make([]hottype.Request, 5*clients)
 	for i := range list {

@@ -26,15 +26,14 @@ func main() {
 	}
 }
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	rate    int
 	trouble time.Duration
 	server  string
 }
 
-// run plays the scenarios one after the other and writes a row for each when it
-// is over.
+// run plays the scenarios one after the other and writes a row after each.
 func run(ctx context.Context, o options, only string) error {
 	names := strings.Split(only, ",")
 	fmt.Print(header())

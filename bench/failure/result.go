@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	before = 2 * time.Second // of load before the trouble
-	after  = 3 * time.Second // and behind it
+	before = 2 * time.Second // load before the trouble
+	after  = 3 * time.Second // load after the trouble
 	most   = 30 * time.Second
 	hangs  = time.Second
 	calm   = 200 * time.Millisecond
 )
 
-// result is what one scenario gave.
+// result holds the measurements of one scenario.
 type result struct {
 	l                   *load
-	healed              time.Duration // when Redis answered again, since the load began
+	healed              time.Duration // time since the load began at which Redis answered again
 	length              time.Duration
-	early, peak, late   int // goroutines before, at most, after
+	early, peak, late   int // goroutines before, at most, and after
 	stats               gate.Stats
 	ownLines, moreLines int64
 	forgets             bool
 }
 
-// play runs a scenario and gives its row.
+// play runs a scenario and returns its row.
 func (sc *scenario) play(ctx context.Context, o options) (string, error) {
 	s, err := sc.open(ctx, o.server)
 	if err != nil {
@@ -49,7 +49,7 @@ func (sc *scenario) play(ctx context.Context, o options) (string, error) {
 	return r.row(sc.name), nil
 }
 
-// drive keeps the load up while the trouble comes and goes.
+// drive keeps the load running while the trouble begins and ends.
 func (r *result) drive(ctx context.Context, sc *scenario, s *site, o options, all []*sidecar) error {
 	warm := newLoad(o.rate, time.Second)
 	warm.run(ctx, o.rate, all)
@@ -78,7 +78,7 @@ func (r *result) drive(ctx context.Context, sc *scenario, s *site, o options, al
 	return err
 }
 
-// counted is what gates count.
+// counted holds the counters of the gates.
 type counted struct {
 	errors, opened, closed uint64
 	own, others            int64
@@ -122,8 +122,8 @@ func (r *result) row(name string) string {
 		r.stats.StoreErrors, r.stats.StoreOpened, r.stats.StoreClosed, r.ownLines, r.moreLines, ms(first), ms(normal))
 }
 
-// times are those of the decisions and by how much they began late, sorted, and
-// how many hung.
+// times returns the durations of the decisions and the delays of their beginnings, both sorted, and the number that
+// hung.
 func (r *result) times() (took, starts []time.Duration, hung int) {
 	for i := range r.l.used {
 		s := &r.l.samples[i]
@@ -146,7 +146,7 @@ func lateFrom(sorted []time.Duration) int {
 	return i
 }
 
-// admitted is how often the hot key passed.
+// admitted returns the number of times that the hot key passed.
 func (r *result) admitted() (n int) {
 	for i := range r.l.used {
 		if s := &r.l.samples[i]; s.back.Load() && s.hot && s.allowed {
@@ -156,8 +156,8 @@ func (r *result) admitted() (n int) {
 	return n
 }
 
-// bound is how often it may have passed: a bucket, what ran into it, a bucket of
-// shares, and the bucket again where Redis has forgotten what it was.
+// bound returns the number of times that the hot key may pass: a bucket, its refill, a bucket of shares, and the bucket
+// again if Redis has forgotten it.
 func (r *result) bound() int {
 	n := burst + int(rate*r.length.Seconds())
 	if r.stats.StoreErrors > 0 {
@@ -169,9 +169,8 @@ func (r *result) bound() int {
 	return n
 }
 
-// share is how often the hot key passed by the gates' own shares, and how often
-// it may have between the first time and the last: each gate's bucket, and what
-// ran into it.
+// share returns how often the hot key passed by the gates' own shares, and how often it may between the first time and
+// the last: each gate's bucket and its refill.
 func (r *result) share() (n, most int) {
 	var first, last [gates]time.Duration
 	var any [gates]bool
@@ -196,11 +195,11 @@ func (r *result) share() (n, most int) {
 	return n, most
 }
 
-// recovery is how long after Redis answered again it first decided, and since
-// when it decided everything for a while; -1: never.
+// recovery returns the times from the moment at which Redis answered again until Redis first decided, and until it
+// decided everything for a while. A time is -1 if that did not happen.
 func (r *result) recovery() (first, normal time.Duration) {
 	first, normal = -1, -1
-	since := r.healed // since when all was by Redis
+	since := r.healed // time since which Redis decided everything
 	for i := range r.l.used {
 		s := &r.l.samples[i]
 		if !s.back.Load() || s.began < r.healed {

@@ -8,15 +8,14 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/redisserver"
 )
 
-// scenario is one way to fail.
+// scenario is one way in which Redis fails.
 type scenario struct {
 	name    string
-	args    []string // of redis-server
+	args    []string // arguments of redis-server
 	linked  bool     // the gates are behind a link
 	cluster bool
-	forgets bool // Redis loses its data, or some
-	// trouble makes Redis fail for d and heals it. It returns when Redis
-	// answers again.
+	forgets bool // Redis loses data
+	// trouble makes Redis fail for d and heals it. It returns when Redis answers again.
 	trouble func(ctx context.Context, s *site, d time.Duration) error
 }
 
@@ -92,7 +91,7 @@ func frozen(ctx context.Context, s *site, d time.Duration) error {
 	if err := s.server.Freeze(); err != nil {
 		return err
 	}
-	_ = pause(ctx, d) // it has to be thawed anyway
+	_ = pause(ctx, d) // it has to be thawed in any case
 	return s.server.Thaw()
 }
 
@@ -115,8 +114,7 @@ func cut(m mode) func(context.Context, *site, time.Duration) error {
 	}
 }
 
-// forgotten is what a firewall does that has lost its table: connections are
-// dead, new ones are not.
+// forgotten acts like a firewall that has lost its table: the present connections are dead, new connections work.
 func forgotten(_ context.Context, s *site, _ time.Duration) error {
 	s.link.set(hollow)
 	s.link.set(whole)
@@ -136,7 +134,7 @@ func busy(ctx context.Context, s *site, d time.Duration) error {
 	c := s.server.Client()
 	defer c.Close()
 	over := make(chan struct{})
-	go func() { // until it is killed, with the error that it was
+	go func() { // until it is killed, which is the error that it returns
 		_ = c.Eval(ctx, "while true do end", nil).Err()
 		close(over)
 	}()
@@ -150,8 +148,8 @@ func busy(ctx context.Context, s *site, d time.Duration) error {
 	return s.answers(ctx)
 }
 
-// loading starts the server anew with so much to load, made slow by a setting
-// that Redis has for tests of its own, that it takes as long as asked.
+// loading starts the server again with data to load. A setting that Redis has for its own tests makes loading slow, so
+// that it takes as long as d.
 func loading(ctx context.Context, s *site, d time.Duration) error {
 	const keys = 20_000
 	for _, command := range [][]any{{"DEBUG", "POPULATE", keys}, {"SAVE"}} {
@@ -194,7 +192,7 @@ func noscript(ctx context.Context, s *site, d time.Duration) error {
 	return nil
 }
 
-// answers waits until the server does.
+// answers waits until the server answers.
 func (s *site) answers(ctx context.Context) error {
 	for s.server.Ping() != nil {
 		if err := pause(ctx, time.Millisecond); err != nil {

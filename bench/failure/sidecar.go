@@ -20,11 +20,11 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 )
 
-// The limits, and how many gates share them.
+// The limits, and the number of gates that share them.
 const (
 	gates       = 2
 	rate, burst = 100, 200 // of the hot key
-	window      = 1000     // of a client, a second
+	window      = 1000     // of a client, per second
 	clients     = 1000
 	hotKey      = "topic?id=42"
 	limits      = `
@@ -39,7 +39,7 @@ ip:
 `
 )
 
-// sidecar is what a limiter-sidecar has of Redis.
+// sidecar holds the parts of a limiter-sidecar that use Redis.
 type sidecar struct {
 	gate    *gate.Gate
 	redis   *redisclient.Client
@@ -70,7 +70,7 @@ func openSidecar(ctx context.Context, name string, addrs []string) (*sidecar, er
 	})
 	within, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { _ = s.reports.Run(within) }) // nil when the context ends, like the next
+	running.Go(func() { _ = s.reports.Run(within) }) // nil when the context ends, like the next error
 	running.Go(func() { _ = feed.Follow(within, mirror.Replace) })
 	s.stop = func() {
 		cancel()
@@ -80,8 +80,7 @@ func openSidecar(ctx context.Context, name string, addrs []string) (*sidecar, er
 	return s, nil
 }
 
-// openSidecars waits until each knows of the other and all limits are asked for
-// at Redis.
+// openSidecars opens the sidecars, and waits until each knows the other and all limits are decided in Redis.
 func openSidecars(ctx context.Context, addrs []string) (all []*sidecar, stop func(), err error) {
 	stop = func() {
 		for _, s := range all {
@@ -115,7 +114,7 @@ func openSidecars(ctx context.Context, addrs []string) (all []*sidecar, stop fun
 	}
 }
 
-// logged counts lines from Info on, those of the gate and others.
+// logged counts log lines from Info on, of the gate and of other parts.
 type logged struct{ gate, others atomic.Int64 }
 
 // Enabled implements slog.Handler.

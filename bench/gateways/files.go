@@ -10,18 +10,18 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/edge"
 )
 
-// question is a gateway and its way to ask.
+// question is a gateway and the way in which it asks the limiter.
 type question struct {
 	name    string
 	program string
-	args    []string // {dir} is that of the files
-	files   []string // of deploy/; the first is what args name as {file}
+	args    []string // {dir} is the folder of the files
+	files   []string // of deploy/; args name the first file as {file}
 	limiter []string // arguments of the limiter, which listens at {addr}
-	port    string   // of the limiter in the files
-	silence []string // what to replace to leave the question out: pairs
+	port    string   // port of the limiter in the files
+	silence []string // replacements, in pairs, that leave the question out
 }
 
-// forwarded are the arguments of a limiter for gateways that write X-Forwarded fields.
+// forwarded holds the arguments of a limiter for gateways that write X-Forwarded fields.
 var forwarded = []string{"--check.listen", "{addr}", "--check.dialect", "forwarded"}
 
 func questions(envoy string) []question {
@@ -60,10 +60,10 @@ func questions(envoy string) []question {
 var envoySilence = []string{"failure_mode_allow: true",
 	"failure_mode_allow: true\n              filter_enabled: {default_value: {numerator: 0}}"}
 
-// places are ports: of the gateway, of the application, of the limiter and its feed, and one for administration.
+// places holds ports: of the gateway, the application, the limiter, its feed, and administration.
 type places struct{ front, app, limiter, edge, admin string }
 
-// write writes the files of a gateway with other ports, and gives its arguments.
+// write writes the files of a gateway with other ports, and returns its arguments.
 func (q question) write(deploy, dir string, p places, replace []string) ([]string, error) {
 	replace = append(append([]string{}, replace...), "10000", p.front, "8080", p.app, q.port, p.limiter, "9901",
 		p.admin, "8186", p.edge, "8187", p.admin, "/etc/haproxy/hotparam/", dir+"/", "/etc/haproxy", dir,

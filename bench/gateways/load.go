@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// times are how long requests took, from when they were due.
+// times holds how long requests took, from the times at which they were due.
 type times []time.Duration
 
-// quantile is the time that the part q of the requests did not exceed, in ms.
+// quantile returns the time in ms that a fraction q of the requests did not exceed.
 func (t times) quantile(q float64) float64 {
 	slices.Sort(t)
 	return float64(t[min(len(t)-1, int(q*float64(len(t))))]) / float64(time.Millisecond)

@@ -27,7 +27,7 @@ overrides:
   - {key: "topic?id=viral", action: limit, rate: 1, burst: 1}
 `
 
-// peerLimits are the rules for envoyproxy/ratelimit: a limit for each value that is never met.
+// peerLimits are the rules for envoyproxy/ratelimit: a limit for each value that is never reached.
 const peerLimits = `domain: hotparam
 descriptors:
   - key: generic_key
@@ -132,8 +132,8 @@ func (b *bench) atRate(all []question) (stop func(), err error) {
 	return stop, nil
 }
 
-// add starts a gateway that calls the limiter, the same gateway without a limiter, and for the rate limit service one
-// that calls the peer.
+// add starts a gateway that calls the limiter, the same gateway without a limiter, and for the rate limit service a
+// third that calls the peer.
 func (b *bench) add(q question) error {
 	limiter, err := b.startLimiter(q.limiter)
 	if err == nil {
@@ -243,7 +243,7 @@ func reach(ctx context.Context, addr string) error {
 	return conn.Close()
 }
 
-// freePorts are ports of loopback that are free just now.
+// freePorts returns ports of loopback that are free at present.
 func freePorts(n int) (ports []string, err error) {
 	for range n {
 		port, err := freeport.Find()

@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/process"
 )
 
-// peers is an nginx without us, and the application of all.
+// peers is the file of an nginx without hotparam, which is also the application of all gateways.
 const peers = `
 events { worker_connections 4096; }
 http {
@@ -56,7 +56,7 @@ http {
 }
 `
 
-// refused answers with the fields and the body of hotparam.lua.
+// refused responds with the fields and the body of hotparam.lua.
 const refused = `location @refused {
       default_type application/problem+json;
       add_header Retry-After 60 always;
@@ -67,7 +67,7 @@ const refused = `location @refused {
                 "reason":"override","rule":"topic","key":"topic?id=viral"}\n';
     }`
 
-// stickTable is an HAProxy without us, which limits by a table of its own.
+// stickTable is the file of an HAProxy without hotparam, which limits by a table of its own.
 const stickTable = `
 global
     nbthread 1
@@ -100,7 +100,8 @@ http {
 }
 `
 
-// kind is what is requested, and what the answers are. A hundred pages are hot. A name with "HAProxy" is for it.
+// kind is a kind of requests and the status of their responses. A hundred pages are hot. A name with "HAProxy" is for
+// HAProxy.
 type kind struct {
 	name   string
 	status int
@@ -115,8 +116,8 @@ var (
 	answers  = kind{"cached answers", 200, func(i, k int) string { return "/page?id=" + strconv.Itoa((i*31+k)%100) }}
 )
 
-// fullSpeed adds measurements of nginx and HAProxy with one worker as fast as they answer: alone, nginx with limit_req
-// and with proxy_cache; asking about each request; and deciding themselves.
+// fullSpeed adds measurements of nginx and HAProxy with one worker, as fast as they answer: alone, nginx with limit_req
+// and with proxy_cache; asking the limiter about each request; and deciding themselves.
 func (b *bench) fullSpeed() error {
 	b.sheet = measure.NewSheet(measure.Higher, "k requests/s", "p50, ms", "p99, ms", "CPU of the gateway, us a request",
 		"CPU of hotparam, us a request")
@@ -170,14 +171,14 @@ func (b *bench) fullSpeed() error {
 	return nil
 }
 
-// fastGateway is a gateway of deploy/, silent if it does not ask.
+// fastGateway is a gateway of deploy/. It is silent if it does not ask the limiter.
 type fastGateway struct {
 	name, who string
 	silent    bool
 	kinds     []kind
 }
 
-// addGateway adds the measurements of one. The limiters are ports by those in the files.
+// addGateway adds the measurements of a gateway. limiters holds the ports of limiters by their ports in the files.
 func (b *bench) addGateway(g fastGateway, limiters map[string]string, hotparam *process.Process) error {
 	all := questions("")
 	q := all[slices.IndexFunc(all, func(q question) bool { return q.name == g.name })]
@@ -201,7 +202,7 @@ func (b *bench) addGateway(g fastGateway, limiters map[string]string, hotparam *
 
 func (b *bench) last() *process.Process { return b.running[len(b.running)-1] }
 
-// startNginx starts an nginx with a text as its file, and returns the ports of its n servers.
+// startNginx starts an nginx with text as its file, and returns the ports of its n servers.
 func (b *bench) startNginx(text string, n int) ([]string, error) {
 	file, ports, err := b.writeFile(text, n)
 	if err != nil {
@@ -212,7 +213,7 @@ func (b *bench) startNginx(text string, n int) ([]string, error) {
 		"user root; daemon off; pid "+dir+"/pid;")
 }
 
-// startHAProxy starts an HAProxy with a text as its file, and returns the port of its frontend.
+// startHAProxy starts an HAProxy with text as its file, and returns the port of its frontend.
 func (b *bench) startHAProxy(text string) (string, error) {
 	file, ports, err := b.writeFile(text, 1)
 	if err != nil {

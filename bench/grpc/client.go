@@ -15,9 +15,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// client calls one method over one connection. It has one goroutine for all its calls and sends what it has to
-// send at once when nothing is left to read, as a thread of Envoy does. A client of grpc-go takes as much of two
-// cores as the service that is to be measured.
+// client calls one method over one connection. It has one goroutine for all its calls, and sends everything at once
+// when nothing is left to read, as a thread of Envoy does. A client of grpc-go takes as much of two cores as the
+// service that is measured.
 type client struct {
 	method  string
 	conn    net.Conn
@@ -30,7 +30,7 @@ type client struct {
 	heard   uint32 // bytes of data since the window was last widened
 }
 
-// call is one that is under way.
+// call is a call under way.
 type call struct {
 	caller  int
 	began   time.Time
@@ -39,7 +39,7 @@ type call struct {
 
 const (
 	window = 1 << 30
-	prefix = 5 // bytes before a message: whether it is compressed, and its length
+	prefix = 5 // length of the head of a message: a flag for compression, and the length
 )
 
 func dial(ctx context.Context, addr, method string) (*client, error) {
@@ -61,8 +61,8 @@ func dial(ctx context.Context, addr, method string) (*client, error) {
 
 func (c *client) close() { _ = c.conn.Close() } // nothing is under way
 
-// run keeps one call of each caller under way until end; each makes one at least. ask gives the next message of a
-// caller, hear takes the answer, which it does not keep.
+// run keeps one call of each caller under way until end; each caller makes at least one. ask returns the next message
+// of a caller. hear takes the answer, which it does not keep.
 func (c *client) run(callers []int, end time.Time, ask func(caller int) []byte, hear func(*call) error) error {
 	if err := c.conn.SetDeadline(end.Add(10 * time.Second)); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (c *client) start(calls map[uint32]*call, of *call, ask func(int) []byte) e
 		c.frames.WriteData(id, true, append(body, message...)))
 }
 
-// read takes one frame and gives the call that it ended, if it did.
+// read reads one frame and returns the call that it ended, if it ended one.
 func (c *client) read(calls map[uint32]*call) (*call, error) {
 	if c.in.Buffered() == 0 {
 		if err := c.out.Flush(); err != nil {
@@ -151,7 +151,7 @@ func (c *client) read(calls map[uint32]*call) (*call, error) {
 	return nil, nil
 }
 
-// widen gives back what was read of the connection's window, in large parts.
+// widen returns the bytes that were read to the connection's window, in large parts.
 func (c *client) widen(n uint32) error {
 	if c.heard += n; c.heard < window/2 {
 		return nil

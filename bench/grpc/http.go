@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// web is a service that is asked over HTTP: the request for one value of a key, as text.
+// web is a service called over HTTP, with the request for one value of a key, as text.
 type web struct {
 	addr    string
 	request func(key, value string) string
 }
 
-// checks are our requests, as Envoy's authorization by HTTP asks them.
+// checks returns hotparam's requests, which are Envoy's requests of its authorization by HTTP.
 func checks(addr string) *web {
 	return &web{addr: addr, request: func(key, value string) string {
 		return "GET /check/" + key + "?id=" + value + " HTTP/1.1\r\nHost: bench\r\n\r\n"
 	}}
 }
 
-// documents are the peer's requests.
+// documents returns the peer's requests.
 func documents(addr string) *web {
 	return &web{addr: addr, request: func(key, value string) string {
 		body := `{"domain":"bench","descriptors":[{"entries":[{"key":"` + key + `","value":"` + value + `"}]}]}`
@@ -34,7 +34,7 @@ func documents(addr string) *web {
 	}}
 }
 
-// load asks with n callers for d, each on a connection of its own that stays open.
+// load sends requests with n callers for d, each on a kept connection of its own.
 func (w *web) load(
 	ctx context.Context, key string, n int, d time.Duration, refused bool,
 ) (int, time.Duration, error) {
@@ -59,7 +59,7 @@ func (w *web) load(
 	return sum(key, loads, of)
 }
 
-// caller asks until end.
+// caller sends requests until end.
 func (w *web) caller(ctx context.Context, l *oneLoad, i int, end time.Time, requests [][]byte, want int) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", w.addr)
 	if err != nil {

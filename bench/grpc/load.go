@@ -15,13 +15,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// values are how many a key has; few are over their limit.
+// values is the number of values of a key, and denied the number of values over their limit.
 const (
 	values = 10_000
 	denied = 100
 )
 
-// connections are a few to one service, as Envoy has one for each of its threads.
+// connections are the few connections to a service: Envoy has one for each of its threads.
 type connections [4]*client
 
 func connect(ctx context.Context, addr string) (*connections, error) {
@@ -42,7 +42,7 @@ func (c *connections) close() {
 	}
 }
 
-// message asks about one value of a key.
+// message returns a question about one value of a key.
 func message(key, value string) ([]byte, error) {
 	return proto.Marshal(&ratelimitv3.RateLimitRequest{
 		Domain: "bench",
@@ -51,7 +51,7 @@ func message(key, value string) ([]byte, error) {
 	})
 }
 
-// code is the first field of an answer.
+// code returns the first field of an answer.
 func code(answer []byte) ratelimitv3.RateLimitResponse_Code {
 	num, typ, n := protowire.ConsumeTag(answer)
 	if num != 1 || typ != protowire.VarintType {
@@ -74,8 +74,8 @@ func (c *connections) ask(key, value string) (got ratelimitv3.RateLimitResponse_
 	return got, err
 }
 
-// load asks with n callers for d, and gives how many calls there were and the 99th percentile of
-// their times. Of the first calls for a value that is to be refused one a day is allowed.
+// load makes calls with n callers for d, and returns their number and the 99th percentile of their times. The first
+// call a day for a value of refused calls is allowed.
 func (c *connections) load(
 	_ context.Context, key string, n int, d time.Duration, refused bool,
 ) (int, time.Duration, error) {
@@ -104,8 +104,8 @@ func (c *connections) load(
 	return sum(key, loads, of)
 }
 
-// sum gives how many calls there were and the 99th percentile of their times. At most as many as there are values are
-// not what was wanted.
+// sum returns the number of calls and the 99th percentile of their times. At most of calls may have another answer than
+// wanted.
 func sum(key string, loads []oneLoad, of int) (int, time.Duration, error) {
 	var times []time.Duration
 	others := 0
@@ -122,13 +122,13 @@ func sum(key string, loads []oneLoad, of int) (int, time.Duration, error) {
 	return len(times), times[len(times)*99/100], nil
 }
 
-// oneLoad is what came of one connection or caller.
+// oneLoad holds the results of one connection or caller.
 type oneLoad struct {
 	times  []time.Duration
-	others int // answers that are not what was wanted
+	others int // answers other than the wanted answer
 }
 
-// run asks for those of n callers that connection i has.
+// run makes the calls of the callers of n that use connection i.
 func (l *oneLoad) run(
 	c *client, i, n int, end time.Time, messages [][]byte, want ratelimitv3.RateLimitResponse_Code,
 ) error {

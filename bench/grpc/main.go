@@ -19,14 +19,14 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
-// limits are the file that both read.
+// limits is the file that both services read.
 const limits = `domain: bench
 descriptors:
   - {key: allow, rate_limit: {unit: day, requests_per_unit: 1000000000}}
   - {key: deny, rate_limit: {unit: day, requests_per_unit: 1}}
 `
 
-// ownRules are ours alone: for what is asked over HTTP, and for descriptors that no file limits.
+// ownRules are the rules of hotparam alone: for requests over HTTP, and for descriptors that no file limits.
 const ownRules = `rules:
   - {name: bench, match: {path: /bench}, params: [id], hot: {rate: 100000000}, limit: {rate: 100}}
   - {name: allow, match: {path: /allow}, params: [id], hot: {rate: 100000000}, limit: {rate: 100}}
@@ -35,7 +35,7 @@ overrides:
   - {key: "allow?id=*", rate: 10000000}
 `
 
-// rules gives each value that is to be refused an override of its own, as a hot key has a limit of its own.
+// rules returns rules with an override for each value that is to be refused, as a hot key has a limit of its own.
 func rules() string {
 	b := new(strings.Builder)
 	b.WriteString(ownRules)
@@ -103,7 +103,7 @@ func run(rounds int, d time.Duration, list, ours, peer string) error {
 		for _, key := range []string{"allow", "deny", "id"} {
 			for _, c := range running {
 				if key == "id" && c.name != measure.Ours {
-					continue // has no rules
+					continue // the peer has no rules
 				}
 				cases = append(cases, func() error { return c.measure(ctx, sheet, "gRPC", c.conns, key, n, d) })
 				if key != "id" {
@@ -118,7 +118,7 @@ func run(rounds int, d time.Duration, list, ours, peer string) error {
 	return sheet.Write(os.Stdout)
 }
 
-// loader asks with n callers for d about values of a key that are all allowed or all refused.
+// loader makes calls with n callers for d about values of a key that are all allowed or all refused.
 type loader interface {
 	load(ctx context.Context, key string, n int, d time.Duration, refused bool) (calls int, p99 time.Duration,
 		err error)
@@ -155,8 +155,8 @@ func (c *contender) stop() {
 	c.redis.Stop()
 }
 
-// startOurs starts the sidecar. It has a budget for Redis that a busy machine does not exceed, so
-// that every verdict is the shared one, as the peer's are.
+// startOurs starts the sidecar. Its budget for Redis is not exceeded on a busy machine, so that every verdict is the
+// shared verdict, as with the peer.
 func startOurs(ctx context.Context, dir, path string) (*contender, error) {
 	redis, err := redisserver.Start(ctx, "redis-server")
 	if err != nil {
@@ -211,7 +211,7 @@ func startPeer(ctx context.Context, dir, path string) (*contender, error) {
 		ports[0])
 }
 
-// ready connects to a service and waits until it refuses what it should.
+// ready connects to a service and waits until it refuses the values that it should.
 func ready(ctx context.Context, c *contender, addr string) (*contender, error) {
 	return c, c.Await(func() (err error) {
 		if c.conns == nil {
@@ -219,7 +219,7 @@ func ready(ctx context.Context, c *contender, addr string) (*contender, error) {
 				return err
 			}
 		}
-		got, err := c.conns.ask("deny", "warm") // the first of a day is allowed
+		got, err := c.conns.ask("deny", "warm") // the first call of a day is allowed
 		if err == nil && got != ratelimitv3.RateLimitResponse_OVER_LIMIT {
 			return fmt.Errorf("%s does not refuse: %v", c.name, got)
 		}
@@ -227,7 +227,7 @@ func ready(ctx context.Context, c *contender, addr string) (*contender, error) {
 	})
 }
 
-// addresses are free ones on loopback.
+// addresses returns free addresses on loopback.
 func addresses(n int) (all []string, err error) {
 	for range n {
 		addr, err := freeport.FindAddr()

@@ -15,7 +15,7 @@ import (
 
 const hotTarget = "/topic?id=42&lang=en&page=3"
 
-// coldKeys is how many values each caller asks for in turn.
+// coldKeys is the number of values that each caller requests in turn.
 const coldKeys = 256
 
 func request(target string) *hottype.Request {
@@ -32,7 +32,7 @@ func (b blank) WriteHeader(int)             {}
 
 var nothing = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
-// ids are what caller i asks for: values of its own, or all of them the hot one.
+// ids returns the values that caller i requests: values of its own, or the hot value each time.
 func ids(i int, hot bool) []string {
 	list := make([]string, coldKeys)
 	for k := range list {
@@ -46,7 +46,7 @@ func ids(i int, hot bool) []string {
 
 func target(id string) string { return "/topic?id=" + id + "&lang=en&page=3" }
 
-// handlerCaller serves requests for the ids in turn.
+// handlerCaller returns a function that serves requests for the ids in turn.
 func handlerCaller(h http.Handler, list []string) func() {
 	reqs := make([]*http.Request, len(list))
 	for k, id := range list {
@@ -56,13 +56,13 @@ func handlerCaller(h http.Handler, list []string) func() {
 	return func() { h.ServeHTTP(w, reqs[n%len(reqs)]); n++ }
 }
 
-// question is one row of the table: who is asked it, says the method.
+// question is one row of the table. A method for each contender measures it.
 type question struct {
 	sheet   *measure.Sheet
 	d       time.Duration
 	cores   int
-	hot     bool // the refusal of a hot key, else a cold one
-	handler bool // before an HTTP handler, else the decision alone
+	hot     bool // the refusal of a hot key, or else the decision on a cold key
+	handler bool // before an HTTP handler, or else the decision alone
 }
 
 func (q question) String() string {
@@ -70,8 +70,8 @@ func (q question) String() string {
 		pick(q.handler, "handler", "decision"), q.cores)
 }
 
-// measure runs the callers and notes what a call of theirs costs. decide makes
-// the decision alone for some ids in turn.
+// measure runs the callers and adds the cost of one call to the sheet. decide returns a function that decides some ids
+// in turn.
 func (q question) measure(who string, h http.Handler, decide func(ids []string) func()) {
 	cost := measure.Loop(q.cores, q.d, func(i int) func() {
 		if q.handler {
@@ -82,7 +82,7 @@ func (q question) measure(who string, h http.Handler, decide func(ids []string) 
 	q.sheet.Add(q.String(), who, cost.Wall, cost.CPU, cost.Allocs)
 }
 
-// ours asks hotparam.
+// ours measures hotparam.
 func (q question) ours(who, yaml string) error {
 	p, err := newPipeline(yaml)
 	if err != nil {
@@ -105,7 +105,7 @@ func (q question) ours(who, yaml string) error {
 	return p.stop()
 }
 
-// theirs asks sentinel. Cold values have a limit that is never reached.
+// theirs measures sentinel. Cold values have a limit that is never reached.
 func (q question) theirs() error {
 	perSecond := int64(1 << 40)
 	if q.hot {
@@ -121,7 +121,7 @@ func (q question) theirs() error {
 	return nil
 }
 
-// costCases are all questions, each asked of ours and then of the peer.
+// costCases returns all questions, each for hotparam and then for the peer.
 func costCases(sheet *measure.Sheet, d time.Duration) []func() error {
 	var cases []func() error
 	add := func(q question, f func() error) {

@@ -14,15 +14,14 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
-// flooders are the goroutines that ask for random values.
+// flooders is the number of goroutines that request random values.
 const flooders = 2
 
-// pause is how often the limited value is asked for: five times its limit.
-// Sentinel remembers the 4000 values seen last, so a flood wipes the limit out
-// when more than that pass in a pause.
+// pause is the interval between requests for the limited value: five times its limit. Sentinel remembers the last 4000
+// values, so a flood erases the limit when more values than that pass in a pause.
 const pause = 20 * time.Millisecond
 
-// flood is what one run of it saw.
+// flood holds the results of one run of the flood.
 type flood struct {
 	asked, admitted int64
 	took            time.Duration
@@ -31,8 +30,8 @@ type flood struct {
 	slowest         atomic.Int64 // ns
 }
 
-// run asks for the limited value at every pause and for random ones all the time. limited and other make one check; the
-// one of limited says whether it was admitted.
+// run requests the limited value once every pause, and random values all the time. limited and other make one check;
+// limited reports whether the request was admitted.
 func (f *flood) run(d time.Duration, limited func() bool, other func(id string)) {
 	stop := make(chan struct{})
 	var wait sync.WaitGroup
@@ -57,7 +56,7 @@ func (f *flood) run(d time.Duration, limited func() bool, other func(id string))
 	wait.Wait()
 }
 
-// pour asks for random values until stop.
+// pour requests random values until stop is closed.
 func (f *flood) pour(stop <-chan struct{}, other func(id string)) {
 	n := int64(0)
 	defer func() { f.others.Add(n) }()
@@ -74,7 +73,7 @@ func (f *flood) pour(stop <-chan struct{}, other func(id string)) {
 			f.note(time.Since(t))
 		}
 		n += 64
-		runtime.Gosched() // so that the limited value is asked for in time
+		runtime.Gosched() // so that the limited value is requested in time
 	}
 }
 
@@ -104,8 +103,7 @@ func floodCases(sheet *measure.Sheet, d time.Duration) []func() error {
 	}
 }
 
-// floodOurs has the whole pipeline find the value hot before the flood, and
-// keep it hot in it.
+// floodOurs lets the whole pipeline find the value hot before the flood, and keep it hot during the flood.
 func floodOurs(sheet *measure.Sheet, d time.Duration) error {
 	p, err := newPipeline(topicRule)
 	if err != nil {
@@ -132,8 +130,7 @@ func floodTheirs(sheet *measure.Sheet, d time.Duration) error {
 	return nil
 }
 
-// floodNobody only hashes, for about as long as a check takes: its slowest
-// "check" is the machine's doing.
+// floodNobody only hashes, for about as long as a check takes. Its slowest "check" shows the delays of the machine.
 func floodNobody(sheet *measure.Sheet, d time.Duration) error {
 	var f flood
 	page, seed := make([]byte, 4096), maphash.MakeSeed()

@@ -14,11 +14,11 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// limitPerSecond is what both sides hold a hot value to, with the same burst.
+// limitPerSecond is the limit of a hot value on both sides, with the same burst.
 const limitPerSecond = 10
 
-// topicRule finds hot what is asked for twenty times a second; coldRule has the
-// same limit, but nothing in these loads is ever hot.
+// topicRule finds a value hot that is requested twenty times a second. coldRule has the same limit, but these loads
+// make no key hot.
 const (
 	topicRule = `
 rules:
@@ -38,8 +38,8 @@ ip:
   sliding: {limit: 100000000, window: 60s, scope: instance}
 `
 
-// pipeline is hotparam in one process: the gate counts into a tally, the tally
-// flushes into an aggregator, the aggregator publishes to the gate's mirror.
+// pipeline is hotparam in one process: the gate counts into a tally, the tally flushes into an aggregator, and the
+// aggregator publishes to the gate's mirror.
 type pipeline struct {
 	gate *gate.Gate
 	agg  *aggregate.Aggregator
@@ -64,7 +64,7 @@ func newPipeline(yaml string) (*pipeline, error) {
 	return p, nil
 }
 
-// untilHot asks for the request until the pipeline has found it hot by itself.
+// untilHot repeats the request until the pipeline has found its key hot.
 func (p *pipeline) untilHot(target string) bool {
 	req := request(target)
 	tick := time.NewTicker(time.Millisecond)

@@ -27,8 +27,8 @@ func (quiet) ErrorEnabled() bool          { return false }
 
 var _ logging.Logger = quiet{}
 
-// startSentinel initialises it with its defaults, but without files: no logs and
-// no collectors in the background, which can only make it quicker.
+// startSentinel initialises sentinel with its defaults, but without files: no logs and no collectors in the background,
+// which can only make it faster.
 func startSentinel() error {
 	c := config.NewDefaultConfig()
 	c.Sentinel.Log.Logger = quiet{}
@@ -40,8 +40,8 @@ func startSentinel() error {
 	return sentinel.InitWithConfig(c)
 }
 
-// loadSentinel sets the one rule: so many a second for each value of the first
-// argument, as a token bucket, with sentinel's own number of values remembered.
+// loadSentinel sets the one rule: perSecond requests a second for each value of the first argument, as a token bucket,
+// with sentinel's own number of remembered values.
 func loadSentinel(perSecond int64) error {
 	_, err := hotspot.LoadRules([]*hotspot.Rule{{
 		Resource: "topic", MetricType: hotspot.QPS, ControlBehavior: hotspot.Reject,
@@ -50,7 +50,7 @@ func loadSentinel(perSecond int64) error {
 	return err
 }
 
-// askSentinel decides by arguments that are at hand.
+// askSentinel decides by arguments that are already parsed.
 func askSentinel(id, lang, page string) bool {
 	entry, blocked := sentinel.Entry("topic", sentinel.WithTrafficType(base.Inbound), sentinel.WithArgs(id, lang, page))
 	if blocked != nil {
@@ -60,7 +60,7 @@ func askSentinel(id, lang, page string) bool {
 	return true
 }
 
-// sentinelHandler is how its users put it before a handler.
+// sentinelHandler puts sentinel before a handler, as its users do.
 func sentinelHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()

@@ -15,11 +15,11 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/process"
 )
 
-// lateness is by how much a program that does nothing wakes up late.
+// lateness holds the delays with which an idle program wakes up.
 type lateness struct{ P50, P99, Max time.Duration }
 
-// idle is that program: as many timers as there are trials at a time, each as
-// often as a trial's requests. When in is closed it writes its lateness.
+// idle is the idle program: it has as many timers as there are trials at a time, each as frequent as a trial's
+// requests. It writes its lateness when in is closed.
 func idle(in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(context.Background())
 	var all [lanes][]time.Duration
@@ -75,7 +75,7 @@ func startIdler(ctx context.Context) (*idler, error) {
 	return i, nil
 }
 
-// end stops it and gives what it has seen.
+// end stops the idle program and returns its lateness.
 func (i *idler) end() (late lateness, err error) {
 	defer i.process.Stop()
 	if err := i.in.Close(); err != nil {

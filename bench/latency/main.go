@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	trials  int
 	quiet   int
@@ -92,8 +92,7 @@ func parseWindows(list string) (out []time.Duration, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < 2*time.Second || d%time.Second != 0 {
-			// Under 2 s the beginning of a topic could leave the window before it
-			// has reached the threshold.
+			// Under 2 s the beginning of a topic could leave the window before the topic has reached the threshold.
 			return nil, fmt.Errorf("-windows %q: want whole seconds, from 2s on", text)
 		}
 		out = append(out, d)
@@ -110,7 +109,7 @@ func contains(list, name string) bool {
 	return false
 }
 
-// loadAverage is the load of the last minute, "?" if unknown.
+// loadAverage returns the load of the last minute, or "?" if it is unknown.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// outcome is what the trials of one way and window gave.
+// outcome holds the trials of one way and window.
 type outcome struct {
 	way    way
 	window time.Duration
 	trials []*trial
 	late   lateness  // of an idle program beside them
-	load   [2]string // before and after
+	load   [2]string // load average before and after
 }
 
 // measure does all trials of a way.
@@ -48,7 +48,7 @@ func measure(ctx context.Context, w *world, kind way, window time.Duration, opts
 	return out, err
 }
 
-// complaints is an error where a topic was refused too early.
+// complaints returns an error if a topic was refused too early.
 func complaints(all []outcome) error {
 	var errs []error
 	for _, o := range all {
@@ -62,7 +62,7 @@ func complaints(all []outcome) error {
 	return errors.Join(errs...)
 }
 
-// times are the results, sorted.
+// times returns the results, sorted.
 func (o *outcome) times() (list []time.Duration) {
 	for _, t := range o.trials {
 		list = append(list, t.marks.enforced.Sub(t.marks.over))
@@ -71,10 +71,10 @@ func (o *outcome) times() (list []time.Duration) {
 	return list
 }
 
-// sorted are the times of a stage.
+// sorted returns the times of a stage, sorted.
 func (o *outcome) sorted(of func(*marks) time.Duration) (list []time.Duration) {
 	for _, t := range o.trials {
-		if !t.marks.heard.IsZero() { // a follower of ours may be later than both sidecars
+		if !t.marks.heard.IsZero() { // our follower may be later than both sidecars
 			list = append(list, of(&t.marks))
 		}
 	}
@@ -82,7 +82,7 @@ func (o *outcome) sorted(of func(*marks) time.Duration) (list []time.Duration) {
 	return list
 }
 
-// percentile is the least value that p percent of the sorted list are not above.
+// percentile returns the lowest value that p percent of the sorted list do not exceed.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -90,7 +90,7 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[max((len(sorted)*p+99)/100-1, 0)]
 }
 
-// stages are what the time is made of.
+// stages are the parts of the time.
 var stages = []struct {
 	name string
 	of   func(*marks) time.Duration
@@ -150,8 +150,7 @@ func writeStages(b *strings.Builder, all []outcome) {
 // bounds are the upper bounds of the bars, in ms.
 var bounds = []int{20, 40, 60, 80, 100, 120, 150, 200, 300, 500, 1000}
 
-// bars counts how many are within each bound and above the one before; the last
-// is above all.
+// bars counts the values within each bound and above the bound before; the last bar counts the values above all bounds.
 func bars(list []time.Duration) []int {
 	out := make([]int, len(bounds)+1)
 	for _, d := range list {
@@ -186,7 +185,7 @@ func writeJSON(path string, all []outcome) error {
 	type jsonTrial struct {
 		Key    string    `json:"key"`
 		MS     float64   `json:"ms"`
-		Stages []float64 `json:"stages_ms"` // null where the follower was late
+		Stages []float64 `json:"stages_ms"` // null if the follower was late
 	}
 	type jsonOutcome struct {
 		Way    string      `json:"way"`
@@ -232,7 +231,7 @@ func writeJSON(path string, all []outcome) error {
 
 func float(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// ms writes whole milliseconds, and tenths below ten.
+// ms formats whole milliseconds, and tenths below ten.
 func ms(d time.Duration) string {
 	if d < 10*time.Millisecond && d > -10*time.Millisecond && d%time.Millisecond != 0 {
 		return fmt.Sprintf("%.1f", float(d))

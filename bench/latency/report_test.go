@@ -35,8 +35,8 @@ func TestBarsIncludeTheirBound(t *testing.T) {
 	}
 }
 
-// A trial ends when the later of the limiters refuses it, and the marks are of
-// the count that reached the threshold.
+// A trial ends when the later of the limiters refuses it, and the marks are the marks of the count that reached the
+// threshold.
 func TestTracerWaitsForBothLimiters(t *testing.T) {
 	t.Parallel()
 	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	rate     = 50 // of the rule, requests a second
-	times    = 4  // a viral topic has so many times the rate
+	rate     = 50 // rate of the rule, requests a second
+	times    = 4  // factor from the rate of the rule to the rate of a viral topic
 	lanes    = 10 // trials at the same time
 	limiters = 2
 	most     = 10 * time.Second // for one trial
-	warmUp   = 30 * time.Second // for the first one, in which programs find each other
+	warmUp   = 30 * time.Second // for the first trial, in which programs find each other
 	askEvery = 5 * time.Millisecond
 )
 
-// trial is one topic that goes viral. Guarded by its tracer.
+// trial is one topic that goes viral. Its tracer guards it.
 type trial struct {
 	key  hottype.Key
 	uri  string
@@ -40,14 +40,14 @@ type trial struct {
 	done    chan struct{} // closed when all have refused
 }
 
-// marks are what was seen on the way, in the order of time.
+// marks are the times seen on the way, in order.
 type marks struct {
 	over, handed, crossed, judged, heard, enforced time.Time
 }
 
-// tracer knows the trials under way. Safe for concurrent use.
+// tracer holds the trials under way. It is safe for concurrent use.
 type tracer struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	under map[hottype.Key]*trial
 }
 
@@ -71,14 +71,14 @@ func (tr *tracer) end(t *trial) {
 	delete(tr.under, t.key)
 }
 
-// over notes that the next request is the one over the threshold.
+// over records that the next request reaches the threshold.
 func (tr *tracer) over(t *trial, now time.Time) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	t.marks.over = now
 }
 
-// handed notes counts that tally hands over.
+// handed records counts that tally hands over.
 func (tr *tracer) handed(counts []hottype.Count, now time.Time) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -93,7 +93,7 @@ func (tr *tracer) handed(counts []hottype.Count, now time.Time) {
 	}
 }
 
-// heard notes a hot set that a reader has got.
+// heard records a hot set that a reader has received.
 func (tr *tracer) heard(set report.HotSet, now time.Time) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -104,7 +104,7 @@ func (tr *tracer) heard(set report.HotSet, now time.Time) {
 	}
 }
 
-// asked are the topics to ask about: those under way.
+// asked returns the trials under way, about whose topics limiters are asked.
 func (tr *tracer) asked() (list []*trial) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -115,7 +115,7 @@ func (tr *tracer) asked() (list []*trial) {
 	return list
 }
 
-// answered notes what a limiter said about trials.
+// answered records a limiter's answers about trials.
 func (tr *tracer) answered(limiter int, list []*trial, allowed []bool, now time.Time) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -139,10 +139,10 @@ type load struct {
 	need   int64 // requests to the threshold
 	trials int
 	quiet  int // requests a second for other topics
-	topics int // that share them
+	topics int // number of these topics
 	next   atomic.Int64
 
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	got []*trial
 }
 
@@ -157,14 +157,13 @@ func (l *load) run(ctx context.Context) error {
 	}
 	err := l.goViralAll(ctx)
 	stop()
-	if cause := group.Wait(); cause != nil { // why the lanes ended
+	if cause := group.Wait(); cause != nil { // the error that ended the lanes
 		return cause
 	}
 	return err
 }
 
-// goViralAll does a trial that is not measured, in which the programs find each
-// other, and then all others.
+// goViralAll does a trial that is not measured, in which the programs find each other, and then all others.
 func (l *load) goViralAll(ctx context.Context) error {
 	if _, err := l.goViral(ctx, l.topics, warmUp); err != nil {
 		return err
@@ -183,7 +182,7 @@ func (l *load) lane(ctx context.Context) error {
 		if n > l.trials {
 			return nil
 		}
-		if !pause(ctx, rand.N(time.Second)) { // another phase of every clock
+		if !pause(ctx, rand.N(time.Second)) { // so that trials begin in other phases of every clock
 			return nil
 		}
 		t, err := l.goViral(ctx, l.topics+n, most)
@@ -232,8 +231,7 @@ func (l *load) murmur(ctx context.Context) error {
 	}
 }
 
-// ask asks one limiter about all topics under way, and about a quiet one, until
-// ctx ends.
+// ask asks one limiter about all topics under way, and about a quiet topic, until ctx ends.
 func (l *load) ask(ctx context.Context, limiter int) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
@@ -262,12 +260,12 @@ func (l *load) ask(ctx context.Context, limiter int) error {
 	}
 }
 
-// client is the i-th of many.
+// client returns the i-th of many clients.
 func client(i int) hottype.Client {
 	return hottype.ClientFromAddr(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
 }
 
-// pause waits and reports whether ctx still runs.
+// pause waits for d and reports whether ctx still runs.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

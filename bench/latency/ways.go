@@ -30,7 +30,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// rulesText takes the namespace and the window.
+// rulesText is a format for the namespace and the window.
 const rulesText = `
 namespace: %s
 rules:
@@ -48,7 +48,7 @@ type way struct {
 	open func(*site) error
 }
 
-// goal is what is to be reached.
+// goal holds the times to be reached.
 type goal struct{ p50, p99 time.Duration }
 
 func ways() []way {
@@ -60,7 +60,7 @@ func ways() []way {
 	}
 }
 
-// limiter says of each target whether a request for it would be allowed.
+// limiter returns for each target whether a request for it would be allowed.
 type limiter func(ctx context.Context, uris []string) (allowed []bool, err error)
 
 // running is a way that is open.
@@ -70,7 +70,7 @@ type running struct {
 	limiters [limiters]limiter
 }
 
-// site is what a way is built on, and what it has built.
+// site holds the ground of a way, and the parts that the way has built on it.
 type site struct {
 	running
 	world   *world
@@ -103,7 +103,7 @@ func openSite(ctx context.Context, w *world, kind way, window time.Duration, tr 
 	return s, nil
 }
 
-// close ends what was started, the last first.
+// close ends everything that was started, in reverse order.
 func (s *site) close() {
 	for len(s.closers) > 0 {
 		last := len(s.closers) - 1
@@ -117,7 +117,7 @@ func (s *site) run(part func(context.Context) error) {
 	s.parts.Go(func() { _ = part(s.ctx) }) // returns because of the context
 }
 
-// inProcess wires the parts as hotparam serve does, but with a gate more.
+// inProcess wires the parts as hotparam serve does, but with two gates.
 func inProcess(s *site) error {
 	var mirrors [limiters]hotset.Replica
 	publish := &heardPublisher{tr: s.tr}
@@ -173,7 +173,7 @@ func byKafka(s *site) error {
 	if err != nil {
 		return err
 	}
-	s.closers = append([]func(){broker.Close}, s.closers...) // after those who use it
+	s.closers = append([]func(){broker.Close}, s.closers...) // after its users
 	addr := broker.ListenAddrs()[0]
 	producer, err := kafka.NewProducer(kafka.ProducerConfig{Config: kafka.Config{
 		Brokers: []string{addr}, Topic: "hotparam-counts", Namespace: s.set.Namespace, CreateTopic: true, Log: quietly,
@@ -185,8 +185,7 @@ func byKafka(s *site) error {
 	return s.through(producer, "--kafka.brokers", addr)
 }
 
-// through counts in a service of its own and starts an aggregator, with these
-// settings, and the sidecars.
+// through counts in a service of its own, and starts an aggregator with the settings in, and the sidecars.
 func (s *site) through(sink tally.Sink, in ...string) error {
 	common := []string{"--config", s.config, "--redis.addr", s.world.redis.Addr, "--admin.listen", "", "--log.level",
 		"warn"}
@@ -219,14 +218,14 @@ func (s *site) through(sink tally.Sink, in ...string) error {
 	return nil
 }
 
-// follow listens to the hot set as a sidecar does, for the stages.
+// follow reads the hot set as a sidecar does, for the stages.
 func (s *site) follow() error {
 	c, err := redisclient.Open(redisclient.Config{Addrs: []string{s.world.redis.Addr}, Namespace: s.set.Namespace,
 		Log: quietly})
 	if err != nil {
 		return err
 	}
-	s.closers = append([]func(){func() { _ = c.Close() }}, s.closers...) // after those who use it
+	s.closers = append([]func(){func() { _ = c.Close() }}, s.closers...) // after its users
 	s.run(func(ctx context.Context) error {
 		return rediscontrol.New(c).Follow(ctx, func(_ string, set report.HotSet) { s.tr.heard(set, time.Now()) })
 	})
@@ -243,14 +242,14 @@ func (s *site) start(name string, args ...string) error {
 	return nil
 }
 
-// tally sums counts and notes when it hands them to sink.
+// tally returns a tally that sums counts and records the times at which it passes them to sink.
 func (s *site) tally(sink tally.Sink) *tally.Tally {
 	t := tally.New(tally.Config{Sink: handedSink{s.tr, sink}, Log: quietly})
 	s.run(t.Run)
 	return t
 }
 
-// handedSink notes what is handed over.
+// handedSink records the counts that are passed on.
 type handedSink struct {
 	tr *tracer
 	to tally.Sink
@@ -258,11 +257,11 @@ type handedSink struct {
 
 // Send implements tally.Sink.
 func (h handedSink) Send(ctx context.Context, counts []hottype.Count) error {
-	h.tr.handed(counts, time.Now()) // before: they are the sink's afterwards
+	h.tr.handed(counts, time.Now()) // before Send, because afterwards the counts belong to the sink
 	return h.to.Send(ctx, counts)
 }
 
-// heardPublisher publishes to several, and notes it.
+// heardPublisher publishes to several mirrors, and records it.
 type heardPublisher struct {
 	tr *tracer
 	to []*hotset.LocalPublisher
@@ -278,5 +277,5 @@ func (h *heardPublisher) Publish(ctx context.Context, set report.HotSet) error {
 	return errors.Join(errs...)
 }
 
-// quietly is for the parts in this process: what goes wrong shows in the trials.
+// quietly discards the logs of the parts in this process, because faults show in the trials.
 var quietly = slog.New(slog.DiscardHandler)

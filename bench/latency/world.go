@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/redisserver"
 )
 
-// world is what all ways share: the programs and a Redis. Close it.
+// world holds the common parts of all ways: the programs and a Redis. Close it.
 type world struct {
 	ctx   context.Context
 	dir   string
@@ -47,7 +47,7 @@ func (w *world) close() {
 	if w.redis != nil {
 		w.redis.Stop()
 	}
-	_ = os.RemoveAll(w.dir) // a directory left behind does no harm
+	_ = os.RemoveAll(w.dir) // a remaining directory does no harm
 }
 
 // build compiles the programs in their own module.
@@ -70,13 +70,13 @@ func (w *world) start(name string, args ...string) (*process.Process, error) {
 		filepath.Join(w.dir, name), args...)
 }
 
-// next numbers the sites.
+// next returns the number of the next site.
 func (w *world) next() int {
 	w.sites++
 	return w.sites
 }
 
-// sidecar is a limiter-sidecar that is asked by HTTP. One goroutine uses it.
+// sidecar is a limiter-sidecar that is asked over HTTP. Only one goroutine uses it.
 type sidecar struct {
 	url    string
 	client http.Client
@@ -87,7 +87,7 @@ func newSidecar(addr string) *sidecar {
 		client: http.Client{Transport: new(http.Transport), Timeout: 5 * time.Second}}
 }
 
-// await asks until there is an answer.
+// await asks until the sidecar answers.
 func (s *sidecar) await(ctx context.Context) error {
 	var err error
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
@@ -101,7 +101,7 @@ func (s *sidecar) await(ctx context.Context) error {
 	return fmt.Errorf("the sidecar does not answer: %w", err)
 }
 
-// check is one question, verdict one answer.
+// check is one question, and verdict one answer.
 type check struct {
 	Method string `json:"method"`
 	URI    string `json:"uri"`

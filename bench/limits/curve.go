@@ -7,19 +7,18 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// span is how much time a panel shows; epoch, its left edge, is the edge of a
-// second and so of every window.
+// span is the time that a panel shows. epoch, its left edge, is the edge of a second and so of every window.
 const span = 3200 * time.Millisecond
 
 var epoch = time.Unix(1_700_000_000, 0)
 
-// demand is what a client asks for: so many calls, each of cost 1, at a time.
+// demand is a number of calls at a time, each of cost 1.
 type demand struct {
 	at    time.Duration
 	calls int
 }
 
-// saturating asks all the time, from shortly before the edge of a window on.
+// saturating calls all the time, from shortly before the edge of a window on.
 func saturating() []demand {
 	var all []demand
 	for at := 800 * time.Millisecond; at < span; at += 10 * time.Millisecond {
@@ -28,7 +27,7 @@ func saturating() []demand {
 	return all
 }
 
-// bursts are some rushes with pauses between them, two of them around an edge.
+// bursts returns some bursts with pauses between them, two of them around an edge.
 func bursts() []demand {
 	return []demand{
 		{200 * time.Millisecond, 6}, {800 * time.Millisecond, 12}, {1100 * time.Millisecond, 12},
@@ -36,14 +35,14 @@ func bursts() []demand {
 	}
 }
 
-// curve is what became of a demand.
+// curve holds the results of a demand.
 type curve struct {
-	admitted []time.Duration // when each call was let in, in order
-	gone     []time.Duration // when each of them goes on, after its wait
+	admitted []time.Duration // time at which each call was admitted, in order
+	gone     []time.Duration // time at which each of them continues, after its wait
 	asked    int
 }
 
-// judge asks the limit for all that is demanded.
+// judge takes all calls of the demand from the limit.
 func judge(spec limit.Spec, wanted []demand) (curve, error) {
 	var c curve
 	store, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, 1)

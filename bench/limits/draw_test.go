@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The pictures are those that today's code makes.
+// The pictures equal the pictures that the present code makes.
 func TestPicturesAreUpToDate(t *testing.T) {
 	t.Parallel()
 	for _, s := range subjects() {
@@ -28,7 +28,7 @@ func TestFairnessIsUpToDate(t *testing.T) {
 	}
 }
 
-// No stretch of any curve has more in it than the line that is drawn says.
+// No stretch of any curve exceeds the bound that is drawn for it.
 func TestBoundsHold(t *testing.T) {
 	t.Parallel()
 	for _, s := range subjects() {

@@ -10,8 +10,8 @@ import (
 
 const fairnessFile = "fairness.svg"
 
-// fairness draws who is let in while one client asks for five times the limit: with the bucket
-// alone, and divided fairly.
+// fairness draws which clients are admitted while one client sends five times the limit: with the bucket alone, and
+// divided fairly.
 func fairness() []byte {
 	var b bytes.Buffer
 	begin(&b, fmt.Sprintf("%d clients at %d/s each, and one at %d/s from second %d to %d, on a limit of %d/s",
@@ -38,7 +38,7 @@ func fairness() []byte {
 	return b.Bytes()
 }
 
-// seconds is a staircase with one step for each second.
+// seconds draws a staircase with one step for each second.
 func (p panel) seconds(class string, course []simulation.Second, of func(simulation.Second) int) {
 	fmt.Fprintf(p, `<path class="%s" d="M%.1f %.1f`, class, p.left, p.y(float64(of(course[0]))))
 	for i, s := range course {

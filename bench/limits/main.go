@@ -16,7 +16,7 @@ func main() {
 	}
 }
 
-// write makes all pictures.
+// write writes all pictures.
 func write(dir string) error {
 	for _, s := range subjects() {
 		svg, err := picture(s)

@@ -12,10 +12,10 @@ const (
 	plotWidth     = 316
 	plotHeight    = 150
 	plotTop       = 62
-	highest       = 44 // calls, at the top of a plot
+	highest       = 44 // number of calls at the top of a plot
 )
 
-// The picture brings its own ground, so that it can be read on any page.
+// The picture has its own background, so that it is readable on any page.
 const style = `<style>
 .ground{fill:#fff;stroke:#d0d7de}text{font:12px system-ui,sans-serif;fill:#1f2328}.title{font-size:14px;font-weight:600}.small{font-size:11px;fill:#57606a}
 .grid{stroke:#d8dee4}.edge{stroke:#8c959f;stroke-dasharray:1 3}.bound{fill:none;stroke:#cf222e;stroke-width:1.5;stroke-dasharray:6 4}
@@ -26,7 +26,7 @@ const style = `<style>
 </style>
 `
 
-// panel is one plot with its axes; left is where it begins.
+// panel is one plot with its axes. It begins at left.
 type panel struct {
 	*bytes.Buffer
 	left float64
@@ -70,7 +70,7 @@ func picture(s subject) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// begin is the head of each picture.
+// begin writes the head of each picture.
 func begin(b *bytes.Buffer, title string) {
 	fmt.Fprintf(b,
 		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, width, height, title)
@@ -79,10 +79,10 @@ func begin(b *bytes.Buffer, title string) {
 	fmt.Fprintf(b, `<text class="title" x="16" y="24">%s</text>`+"\n", title)
 }
 
-// left is where the i-th panel begins.
+// left returns the left edge of the i-th panel.
 func left(i int) float64 { return float64(44 + i*(plotWidth+52)) }
 
-// axes are seconds, which are the edges of aligned windows too, and calls.
+// axes draws seconds, which are also the edges of aligned windows, and calls.
 func (p panel) axes(step int, every time.Duration) {
 	for calls := 0; calls <= int(p.most); calls += step {
 		y := p.y(float64(calls))
@@ -97,7 +97,7 @@ func (p panel) axes(step int, every time.Duration) {
 	}
 }
 
-// demand marks the bursts below the plot; a client that asks all the time needs none.
+// demand marks the bursts below the plot. A client that calls all the time needs no marks.
 func (p panel) demand(wanted []demand) {
 	for _, d := range wanted {
 		if d.calls > 1 {
@@ -107,7 +107,7 @@ func (p panel) demand(wanted []demand) {
 	}
 }
 
-// bound is the promise for the stretch that begins with the first call.
+// bound draws the promised bound for the stretch that begins with the first call.
 func (p panel) bound(s subject, from time.Duration) {
 	fmt.Fprintf(p, `<path class="bound" d="M%.1f %.1f`, p.x(from), p.y(s.bound(0)))
 	last := s.bound(0)
@@ -122,7 +122,7 @@ func (p panel) bound(s subject, from time.Duration) {
 	fmt.Fprintln(p, `"/>`)
 }
 
-// steps is a staircase with one step for each call.
+// steps draws a staircase with one step for each call.
 func (p panel) steps(class string, times []time.Duration) {
 	if len(times) == 0 {
 		return

@@ -13,15 +13,14 @@ const (
 	length = time.Second
 )
 
-// subject is what one picture shows.
+// subject is the subject of one picture.
 type subject struct {
 	file, title string
 	spec        limit.Spec
-	// bound is the most that passes in any stretch of d, and promise says so.
+	// bound returns the largest number that passes in any stretch of d, and promise describes it.
 	bound   func(d time.Duration) float64
 	promise string
-	// waits says that what is admitted may have to wait: then the picture also
-	// shows when it goes on.
+	// waits is true if admitted calls may have to wait. The picture then also shows the times at which they continue.
 	waits bool
 }
 
@@ -61,20 +60,20 @@ func subjects() []subject {
 	}
 }
 
-// bucket is full at first, and refilled.
+// bucket returns the bound of a bucket that is full at first, and refilled.
 func bucket(size float64) func(time.Duration) float64 {
 	return func(d time.Duration) float64 { return size + most*d.Seconds()/length.Seconds() }
 }
 
-// windows touched by a stretch of d, wherever it begins.
+// windows returns the bound of all windows that a stretch of d touches, wherever it begins.
 func windows(d time.Duration) float64 {
 	return most * (math.Ceil(d.Seconds()/length.Seconds()) + 1)
 }
 
-// weighted is two windows that stand for a sliding one.
+// weighted returns the bound of two windows that approximate a sliding window.
 func weighted(d time.Duration) float64 { return most * (1 + d.Seconds()/length.Seconds()) }
 
-// logs hold the limit in any window: those that begin within d.
+// logs returns the bound of windows that each hold the limit: the windows that begin within d.
 func logs(d time.Duration) float64 {
 	return most * (math.Floor(d.Seconds()/length.Seconds()) + 1)
 }

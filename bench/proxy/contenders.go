@@ -25,7 +25,7 @@ overrides:
   - {key: "topic?id=hot", action: limit, rate: 1, burst: 1, reason: measured}
 `
 
-// nginxFile has a limit by value: the usual one is never met, that of the value hot always.
+// nginxFile has limits by value: the usual limit is never reached, and the limit of the value hot always.
 const nginxFile = `worker_processes 2;
 daemon off;
 error_log /dev/null crit;
@@ -68,7 +68,7 @@ func startUpstream(ctx context.Context) (*contender, error) {
 	return startSelf(ctx, "upstream", addr, "-role", "upstream", "-listen", addr)
 }
 
-// startAll starts those that are there, also when it fails at one of them.
+// startAll starts the contenders that are installed. It also returns them if one fails to start.
 func startAll(ctx context.Context, dir, redis, upstream, ours, nginx string) (all []*contender, err error) {
 	var addrs [3]string
 	for i := range addrs {
@@ -130,7 +130,7 @@ func start(ctx context.Context, name, addr, path string, args ...string) (*conte
 func serveUpstream(addr string) error {
 	body := bytes.Repeat([]byte("x"), 1024)
 	return http.ListenAndServe(addr, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write(body) // who asked may have left
+		_, _ = w.Write(body) // the client may have left
 	}))
 }
 

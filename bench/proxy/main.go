@@ -56,7 +56,7 @@ func run(rounds int, d time.Duration, connections int, ours, nginx string) error
 		return err
 	}
 	defer os.RemoveAll(dir)
-	redis, err := redisserver.Start(ctx, "redis-server") // where the sidecar learns what is hot
+	redis, err := redisserver.Start(ctx, "redis-server") // the sidecar reads the hot set there
 	if err != nil {
 		return err
 	}

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// askedAlone is how often each contender is asked in a round.
+// askedAlone is the number of decisions by each contender in a round.
 const askedAlone = 2500
 
-// alone asks all contenders in one process, in a random order anew each time: a caller alone mostly waits for two
-// processes to wake, which takes another time each second. No context ends later than our client's own time-out of 1 s,
-// as no decision of a program does, since a later end costs ours a timer.
+// alone asks all contenders in one process, each time in another random order, because a single caller mostly waits for
+// two processes to wake, and that time changes from second to second. Contexts end no later than our client's own
+// time-out of 1 s, as in the decisions of a program, because a later end costs our client a timer.
 func (b *bench) alone(ctx context.Context, what string, perSecond int) error {
 	if err := b.rdb.FlushAll(ctx).Err(); err != nil {
 		return err

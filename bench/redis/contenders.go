@@ -21,15 +21,14 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 )
 
-// ask makes one decision about a key (and, where three is set, about one of the
-// clients, by its number).
+// ask makes one decision about a key and, if three is set, about one client, by its number.
 type ask func(ctx context.Context, key string, client int) (admitted bool, err error)
 
-// limiter is an open one.
+// limiter is an open limiter.
 type limiter struct {
 	ask   ask
 	close func()
-	// windows says that the limit of a key is a fixed window and no bucket.
+	// windows is true if the limit of a key is a fixed window and not a bucket.
 	windows bool
 }
 
@@ -49,10 +48,10 @@ func peers() []contender {
 	}
 }
 
-// nClients is how many clients there are.
+// nClients is the number of clients.
 const nClients = 1000
 
-// address is that of a client.
+// address returns the address of a client.
 func address(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, byte(n / 250), byte(n%250 + 1)})
 }
@@ -73,7 +72,7 @@ func openOurs(_ context.Context, addr string, perSecond int, three bool) (*limit
 	return &limiter{ask: taking(redislimits.New(c), perSecond, three), close: func() { _ = c.Close() }}, nil
 }
 
-// taking asks a store of ours.
+// taking returns a function that asks one of our stores.
 func taking(store limit.Store, perSecond int, three bool) ask {
 	n, who := int64(perSecond), clients()
 	bucket := limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: time.Second, Burst: n}
@@ -87,7 +86,7 @@ func taking(store limit.Store, perSecond int, three bool) ask {
 		charges [3]limit.Charge
 		results [3]limit.Result
 	}
-	requests := sync.Pool{New: func() any { // used again, as a gate does
+	requests := sync.Pool{New: func() any { // reused, as in a gate
 		return &request{charges: [3]limit.Charge{
 			{Subject: limit.Subject{Space: "hot"}, Spec: bucket, Cost: 1},
 			{Subject: limit.Subject{Space: "ip_fixed"}, Spec: fixed, Cost: 1},
@@ -151,8 +150,8 @@ func openRueidis(_ context.Context, addr string, perSecond int, three bool) (*li
 	return &limiter{ask: thrice(one, three), close: client.Close, windows: true}, nil
 }
 
-// thrice asks for the key, and if three is set for two windows of the client as
-// long as all admit: what a user of a limiter with one limit a call has to write.
+// thrice returns a function that asks for the key, and if three is set for two windows of the client as long as all
+// admit. A user of a limiter with one limit per call has to write this.
 func thrice(one func(ctx context.Context, key string) (bool, error), three bool) ask {
 	names := make([][2]string, nClients)
 	for i := range names {

@@ -28,11 +28,11 @@ ip:
   sliding: {limit: 50000000, window: 60s, consistency: %s}
 `
 
-// errStore: the verdict came by a failure policy and not by the limits.
+// errStore reports that the verdict came by a failure policy and not by the limits.
 var errStore = errors.New("the shared store did not decide")
 
-// openGate gives a gate wired like that of a sidecar: the whole way from a request
-// to its verdict, matching included.
+// openGate returns a function that opens a gate wired as in a sidecar: the whole way from a request to its verdict,
+// including matching.
 func openGate(consistency string) func(context.Context, string, int, bool) (*limiter, error) {
 	return func(ctx context.Context, addr string, perSecond int, _ bool) (*limiter, error) {
 		set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, threeLimits, perSecond, perSecond, consistency,
@@ -68,7 +68,7 @@ func openGate(consistency string) func(context.Context, string, int, bool) (*lim
 	}
 }
 
-// through asks a gate for requests of topics, which are hot from the first on.
+// through returns a function that asks a gate for requests of topics, which are hot from the first request on.
 func through(g *gate.Gate, mirror *hotset.Replica) ask {
 	who := clients()
 	now := time.Now()

@@ -15,18 +15,17 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
-// outcome is what one load gave.
+// outcome holds the results of one load.
 type outcome struct {
 	decisions, admitted, errors int
 	took, p50, p99              time.Duration
 	cpu, redisCPU               time.Duration
 	firstErr                    error
-	// over is how many more were admitted than the limit of the key allows, the
-	// lead-in included.
+	// over is the number of decisions admitted beyond the limit of the key, the lead-in included.
 	over int
 }
 
-// load is how a limiter is asked.
+// load describes the way in which a limiter is asked.
 type load struct {
 	limiter   *limiter
 	callers   int
@@ -38,10 +37,10 @@ type load struct {
 // warm makes a key of its own, to open connections with.
 const warm = "-warm"
 
-// run has the callers ask as fast as answers come, and has rdb say what it cost.
-// It begins to count after a lead-in, when the load is steady.
+// run lets the callers ask as fast as answers arrive, and reads the cost from rdb. It begins to count after a lead-in,
+// when the load is steady.
 func (l load) run(ctx context.Context, rdb *redis.Client) (outcome, error) {
-	for i := range l.callers { // connections and scripts are there before it counts
+	for i := range l.callers { // opens connections and loads scripts before it counts
 		if _, err := l.limiter.ask(ctx, l.keys[0]+warm, i); err != nil && i == 0 {
 			return outcome{}, err
 		}
@@ -67,7 +66,7 @@ func (l load) run(ctx context.Context, rdb *redis.Client) (outcome, error) {
 	return all, nil
 }
 
-// allowed is the most that may be admitted in a time.
+// allowed returns the largest number that may be admitted in d.
 func (l load) allowed(d time.Duration) int {
 	if l.limiter.windows {
 		return len(l.keys) * l.perSecond * (2 + int(d/time.Second))
@@ -75,7 +74,7 @@ func (l load) allowed(d time.Duration) int {
 	return len(l.keys) * (l.perSecond + int(math.Ceil(float64(l.perSecond)*d.Seconds())))
 }
 
-// drive asks for a time.
+// drive lets the callers ask for d.
 func (l load) drive(ctx context.Context, d time.Duration) (all outcome) {
 	var mu sync.Mutex // guards all and times
 	var times []time.Duration
@@ -134,7 +133,7 @@ func (o *outcome) add(p outcome) {
 	}
 }
 
-// redisCPU is the CPU time that the server has used.
+// redisCPU returns the CPU time that the server has used.
 func redisCPU(ctx context.Context, rdb *redis.Client) (time.Duration, error) {
 	info, err := rdb.Info(ctx, "cpu").Result()
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
-// Limits a second: one that these loads never reach, and one of a hot key.
+// Limits a second: never is not reached by these loads, and soon is the limit of a hot key.
 const (
 	never = 50_000_000
 	soon  = 100
-	// manyCallers ask in the rows that are not about how many there are.
+	// manyCallers is the number of callers of the rows that do not compare numbers of callers.
 	manyCallers = 64
 )
 
@@ -81,9 +81,9 @@ func run(ctx context.Context, server, only string, rounds int, d time.Duration, 
 type bench struct {
 	addr  string
 	d     time.Duration
-	rdb   *redis.Client // asks the server how it is
+	rdb   *redis.Client // reads the server's statistics
 	sheet *measure.Sheet
-	lone  *measure.Sheet // of a caller alone
+	lone  *measure.Sheet // sheet of a single caller
 	only  *regexp.Regexp
 }
 
@@ -91,16 +91,16 @@ type bench struct {
 type question struct {
 	what      string
 	callers   int
-	keys      int // 0: one
+	keys      int // 0 for one key
 	perSecond int
-	three     bool // the limits of a client beside that of the key
+	three     bool // the limits of a client beside the limit of the key
 	contender contender
 }
 
 // hotTopic is the key of a gate's rows.
 const hotTopic = "topic?id=42"
 
-// cases are all questions.
+// cases returns all questions.
 func (b *bench) cases(ctx context.Context, list string) (cases []func() error, err error) {
 	add := func(q question, contenders []contender) {
 		q.what = fmt.Sprintf("%s, %d callers", q.what, q.callers)
@@ -155,8 +155,8 @@ func (b *bench) one(ctx context.Context, q question) error {
 	for i := 1; i < q.keys; i++ {
 		keys = append(keys, "topic?id="+strconv.Itoa(1000+i))
 	}
-	// A deadline, as every decision has: some clients take another way for
-	// contexts that may be cancelled at any time.
+	// The context has a deadline, as in every decision: some clients handle contexts that may be cancelled at any time
+	// in another way.
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	o, err := load{l, q.callers, keys, q.perSecond, b.d}.run(within, b.rdb)

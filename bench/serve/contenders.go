@@ -20,7 +20,7 @@ const rules = `rules:
     cache: {ttl: 1s}
 `
 
-// nginxFile keeps what our rule keeps, for as long, and asks the upstream as our cache does.
+// nginxFile caches the same responses as our rule, for as long, and requests them from the upstream as our cache does.
 const nginxFile = `worker_processes 2;
 daemon off;
 error_log /dev/null crit;
@@ -86,7 +86,7 @@ func startNginx(ctx context.Context, dir, path, upstream string) (*contender, er
 	return start(ctx, "nginx, proxy_cache", addr, path, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error"))
 }
 
-// startBare starts what any server of net/http costs.
+// startBare starts a server that has the minimum cost of any server of net/http.
 func startBare(ctx context.Context) (*contender, error) {
 	addr, err := freeport.FindAddr()
 	if err != nil {

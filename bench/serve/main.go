@@ -42,7 +42,7 @@ func run(rounds int, d time.Duration, connections int, ours, nginx string) error
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // nginx' workers are of another user where it is started by root
+	if err := os.Chmod(dir, 0o755); err != nil { // nginx started by root has workers of another user
 		return err
 	}
 	site, addr, err := listenUpstream()
@@ -96,7 +96,7 @@ func run(rounds int, d time.Duration, connections int, ours, nginx string) error
 func (c *contender) hits(sheet *measure.Sheet, connections int, d time.Duration) error {
 	const warm = 2 * time.Second
 	target := func(int, int) string { return "/topic?id=hot" }
-	if _, err := httpload.Run(c.addr, connections, warm, target); err != nil { // it becomes hot
+	if _, err := httpload.Run(c.addr, connections, warm, target); err != nil { // makes the topic hot
 		return fmt.Errorf("%s: %w", c.name, err)
 	}
 	before, err := c.CPU()
@@ -120,11 +120,11 @@ func (c *contender) hits(sheet *measure.Sheet, connections int, d time.Duration)
 	return nil
 }
 
-// What the wave is made of.
+// The rates of the wave.
 const (
 	viralRate  = 3000 // a second
 	othersRate = 200
-	knownAfter = time.Second // by then the topic is hot everywhere
+	knownAfter = time.Second // the topic is hot everywhere by then
 )
 
 // viral sends a wave for a topic without requests before.

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// upstream is the site that is protected. It counts what it is asked.
+// upstream is the protected site. It counts its requests.
 type upstream struct {
 	mu       sync.Mutex
 	inFlight map[string]int // by target
 	asked    map[string][]request
 }
 
-// request is when one came, and how many for its target were under way then.
+// request records the time of a request, and the number under way for its target then.
 type request struct {
 	at     time.Time
 	atOnce int
@@ -49,16 +49,16 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func writePage(w http.ResponseWriter, _ *http.Request) {
-	_, _ = w.Write(page) // who asked may have left
+	_, _ = w.Write(page) // the client may have left
 }
 
 var page = bytes.Repeat([]byte("x"), 1024)
 
-// met is what the upstream was asked for a target since a moment.
+// met holds the requests for a target before and after a moment.
 type met struct{ before, perSecond, atOnce int }
 
-// met gives the requests before a moment; and how many came in the busiest second after it, and
-// were under way at once.
+// met returns the number of requests before since, the number in the busiest second after it, and the largest number
+// under way at once.
 func (u *upstream) met(target string, since time.Time) (m met) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -24,7 +24,7 @@ rules:
 // sink is one case of the comparison.
 type sink struct {
 	what, who string
-	open      func(address string) (out, error) // nil: no counting
+	open      func(address string) (out, error) // nil without counting
 	peer      string
 }
 
@@ -35,14 +35,14 @@ type out struct {
 	lost func() uint64
 }
 
-// result is what one load gave.
+// result holds the results of one load.
 type result struct {
 	p50, p99, p999 time.Duration
 	halfWay, end   float64 // bytes
 	requests, lost uint64
 }
 
-// measure has visitors ask for d, and hands over the rest.
+// measure lets visitors send requests for d, and waits until the remaining counts are sent.
 func (s sink) measure(d time.Duration) (result, error) {
 	set, err := rules.Parse("bench.yaml", []byte(topicRule))
 	if err != nil {
@@ -70,7 +70,7 @@ func (s sink) measure(d time.Duration) (result, error) {
 	return r, nil
 }
 
-// start runs something until stop, which waits for its end.
+// start runs run until stop is called; stop waits for its end.
 func start(run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -78,7 +78,7 @@ func start(run func(context.Context) error) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// The visitors: so many requests at once, then a pause, each for another topic.
+// The visitors: each sends a burst of requests at once, then pauses; each request is for another topic.
 const (
 	visitors = 2
 	burst    = 40
@@ -121,7 +121,7 @@ func visit(h http.Handler, visitor int, end time.Time, times []time.Duration) []
 	return times
 }
 
-// reachable is the heap without garbage.
+// reachable returns the bytes of the heap without garbage.
 func reachable() float64 {
 	runtime.GC()
 	var m runtime.MemStats

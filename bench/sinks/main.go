@@ -26,8 +26,8 @@ func main() {
 	}
 }
 
-// sinks are all cases. The p99 of each is compared with that of the healthy one
-// of its transport in the same round.
+// sinks returns all cases. The p99 of each is compared with the p99 of the healthy case of its transport in the same
+// round.
 func sinks() []sink {
 	return []sink{
 		{what: "no counting", who: "(nothing)"},

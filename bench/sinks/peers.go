@@ -30,7 +30,7 @@ func statsdSink(address string) (out, error) {
 	s, err := statsd.NewSender(statsd.SenderConfig{
 		Servers: []string{address}, Names: canon.Names{Prefix: "hp"}, Log: quiet,
 		Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done() // a name server that hangs
+			<-ctx.Done() // like a name server that hangs
 			return nil, ctx.Err()
 		}},
 	})
@@ -50,14 +50,13 @@ func kafkaSink(address string) (out, error) {
 	return out{p, p.Run, func() uint64 { return p.Stats().Dropped }}, nil
 }
 
-// Peers that need no process.
+// The peers that need no process.
 const (
 	refusing = "nobody"
 	nameless = "no name"
 )
 
-// peer is the other side, in a process of its own so that its memory is not
-// ours.
+// peer is the other side, in a process of its own so that its memory is not counted as ours.
 type peer struct {
 	address string
 	stop    func()
@@ -102,7 +101,7 @@ func startPeer(kind string) (peer, error) {
 	return peer{strings.TrimSpace(address), stop}, nil
 }
 
-// serve is the other side: it says its address and goes on until it is killed.
+// serve is the other side: it prints its address and runs until it is killed.
 func serve(kind, path string) error {
 	switch kind {
 	case "udp":
@@ -126,7 +125,7 @@ func serve(kind, path string) error {
 	return fmt.Errorf("-be %q: no such side", kind)
 }
 
-// takeDatagrams reads, with a pause after each.
+// takeDatagrams reads datagrams, with a pause after each.
 func takeDatagrams(network, address string, pause time.Duration) error {
 	conn, err := net.ListenPacket(network, address)
 	if err != nil {
@@ -145,7 +144,7 @@ func takeDatagrams(network, address string, pause time.Duration) error {
 	}
 }
 
-// takeRecords is a broker; produce, if any, meets each write.
+// takeRecords is a broker. produce, if it is not nil, handles each write.
 func takeRecords(produce func(*kfake.Cluster) (kmsg.Response, error, bool)) error {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(8, "counts"))
 	if err != nil {
@@ -161,7 +160,7 @@ func takeRecords(produce func(*kfake.Cluster) (kmsg.Response, error, bool)) erro
 	select {}
 }
 
-// takeConnections accepts, and says nothing.
+// takeConnections accepts connections, and sends nothing.
 func takeConnections() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// The peers.
+// The names of the peers.
 const (
 	exporterName = "statsd_exporter v0.31.0"
 	nodeName     = "statsd 0.9.0 (Node.js)"
@@ -71,7 +71,7 @@ type contender struct {
 	start func() (*receiver, error)
 }
 
-// peers are ours and those that are there.
+// peers returns ours and the peers that are installed.
 func peers(ctx context.Context, exporter, node string) []contender {
 	all := []contender{{measure.Ours, func() (*receiver, error) { return startOurs(ctx) }}}
 	if path, err := exec.LookPath(exporter); err != nil {
@@ -111,8 +111,7 @@ type question struct {
 	d     time.Duration
 }
 
-// ask starts a receiver, sends, waits until it has read what the kernel holds,
-// and asks what it has counted.
+// ask starts a receiver, sends, waits until it has read everything that the kernel holds, and reads its counts.
 func (q question) ask(ctx context.Context, c contender) error {
 	r, err := c.start()
 	if err != nil {
@@ -141,7 +140,7 @@ func (q question) ask(ctx context.Context, c contender) error {
 	return nil
 }
 
-// send sends the load, beside processes that keep the cores busy if it says so.
+// send sends the load, beside processes that keep the cores busy if the load is busy.
 func (q question) send(ctx context.Context, port int) (sent, error) {
 	if q.load.busy {
 		self, err := os.Executable()
@@ -166,7 +165,7 @@ func work(ctx context.Context) error {
 	return nil
 }
 
-// drained waits until the receiver has read all, and tells what was dropped.
+// drained waits until the receiver has read everything, and returns the number of dropped datagrams.
 func drained(port int) (drops uint64, _ error) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		s, err := kernel(port)
@@ -182,8 +181,7 @@ rules:
   - {name: topic, match: {path: /topic}, params: [id, lang], hot: {rate: 1000, window: 5s}}
 `
 
-// listen receives until standard input ends. It writes its counters when it is
-// ready and when it is done.
+// listen receives until standard input ends. It writes its counters when it is ready and when it is done.
 func listen(ctx context.Context, address string) error {
 	set, err := rules.Parse("bench.yaml", []byte(topicRule))
 	if err != nil {

@@ -22,13 +22,12 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// receiver is a running receiver. stop ends it and tells how many lines it has
-// counted.
+// receiver is a running receiver. stop ends it and returns the number of lines that it has counted.
 type receiver struct {
 	p    *process.Process
 	port int
 	stop func() (lines uint64, err error)
-	file string // to be removed at the end; "": none
+	file string // to be removed at the end, or ""
 }
 
 func (r *receiver) close() {
@@ -48,8 +47,7 @@ func startOurs(ctx context.Context) (*receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A pipe of our own: that of StdoutPipe is closed when the process ends,
-	// read or not.
+	// A pipe of our own, because the pipe of StdoutPipe is closed when the process ends, even if it has not been read.
 	stdout, write, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("udp: %w", err)
@@ -69,7 +67,7 @@ func startOurs(ctx context.Context) (*receiver, error) {
 	}
 	said := json.NewDecoder(stdout)
 	var stats statsd.ListenerStats
-	if err := said.Decode(&stats); err != nil { // the first says that it is there
+	if err := said.Decode(&stats); err != nil { // the first statistics show that it is ready
 		p.Stop()
 		return nil, fmt.Errorf("udp: listener: %w", err)
 	}
@@ -118,8 +116,7 @@ func startExporter(ctx context.Context, path string) (*receiver, error) {
 	}}, nil
 }
 
-// startNode runs the statsd in a folder. It never flushes: what it has counted
-// is asked for by its management port.
+// startNode runs the statsd in a folder. It never flushes: its counts are read by its management port.
 func startNode(ctx context.Context, folder string) (*receiver, error) {
 	port, err := freeport.Find()
 	if err != nil {
@@ -158,7 +155,7 @@ func startNode(ctx context.Context, folder string) (*receiver, error) {
 
 var metricsReceived = regexp.MustCompile(`'statsd\.metrics_received': (\d+)`)
 
-// received asks a statsd how many lines it has read.
+// received returns the number of lines that a statsd has read.
 func received(address string) (uint64, error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -181,7 +178,7 @@ func received(address string) (uint64, error) {
 		errors.Join(answer.Err(), io.ErrUnexpectedEOF))
 }
 
-// sample reads one counter off a metrics page, when it has stopped growing.
+// sample reads one counter from a metrics page, when it has stopped growing.
 func sample(page, name string) (uint64, error) {
 	last := -1.0
 	for {
@@ -190,7 +187,7 @@ func sample(page, name string) (uint64, error) {
 			return uint64(value), err
 		}
 		last = value
-		time.Sleep(300 * time.Millisecond) // what is queued inside is still counted
+		time.Sleep(300 * time.Millisecond) // queued lines are still counted
 	}
 }
 
@@ -217,8 +214,8 @@ func read(page, name string) (float64, error) {
 	return value, lines.Err()
 }
 
-// socket is what the kernel says about one: bytes that wait to be read, and
-// datagrams that found no room.
+// socket holds the kernel's figures of a socket: the bytes that wait to be read, and the datagrams dropped because the
+// buffer was full.
 type socket struct{ waiting, drops uint64 }
 
 // kernel finds the socket of a port in /proc/net/udp.

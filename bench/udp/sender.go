@@ -12,7 +12,7 @@ import (
 const (
 	keys     = 20_000
 	datagram = 1432 // bytes, as hotparam's sender and most others fill
-	burst    = 32   // datagrams handed to the kernel at once
+	burst    = 32   // datagrams passed to the kernel at once
 	prefix   = "hp.news.topic.hot_param."
 	firstID  = 1_000_000
 )
@@ -21,20 +21,19 @@ const (
 type load struct {
 	name string
 	full bool
-	// pace is how many packets a second; 0: as many as possible.
+	// pace is the number of packets a second, or 0 for as many as possible.
 	pace int
-	// busy means that the cores have other work.
+	// busy is true if the cores have other work.
 	busy bool
 }
 
-// sent is what went out.
+// sent holds the amounts sent.
 type sent struct {
 	packets, lines uint64
 	took           time.Duration
 }
 
-// packets are the datagrams of a load, in the order in which they are sent.
-// Each has the same number of lines.
+// packets returns the datagrams of a load, in the order in which they are sent. Each has the same number of lines.
 func (l load) packets() (packets [][]byte, lines int) {
 	line := func(i int) string {
 		return prefix + "id=" + strconv.Itoa(firstID+i*7919%keys) + "-lang=en:1|c"
@@ -75,7 +74,7 @@ func (l load) send(port int, d time.Duration) (sent, error) {
 			break
 		}
 		if l.pace > 0 && float64(s.packets) > past.Seconds()*float64(l.pace) {
-			time.Sleep(100 * time.Microsecond) // may be a millisecond: a tenth of what the buffer holds
+			time.Sleep(100 * time.Microsecond) // may be a millisecond: a tenth of the buffer
 			continue
 		}
 		for i := range batch {

@@ -1,5 +1,5 @@
-// Command weight prints what each module of a program costs: its packages, the processor seconds of compiling them with
-// an empty cache, one job at a time, and the bytes of its symbols. In the folder above this module:
+// Command weight prints the cost of each module of a program: its packages, the processor seconds of compiling them
+// with an empty cache, one job at a time, and the bytes of its symbols. In the folder above this module:
 //
 //	GOCACHE=$(mktemp -d) go build -p 1 -trimpath -debug-actiongraph=/tmp/graph.json -o /tmp/hotparam ./cmd/hotparam
 //	go run -C bench ./weight /tmp/graph.json /tmp/hotparam ./cmd/hotparam
@@ -18,14 +18,15 @@ import (
 	"strings"
 )
 
-// price is what a module or a package costs.
+// price holds the cost of a module or a package.
 type price struct {
 	packages int
 	seconds  float64
 	bytes    int64
 }
 
-// largest bounds a symbol: the linker gives some that hold no bytes in the file enormous sizes.
+// largest bounds the size of a symbol, because the linker reports enormous sizes for some symbols that hold no bytes in
+// the file.
 const largest = 8 << 20
 
 func main() {
@@ -94,7 +95,7 @@ func addSeconds(file string, add func(pkg string, seconds float64)) {
 	}
 }
 
-// packageOf returns the package in the name of a symbol: all before the first dot behind the last slash.
+// packageOf returns the package in the name of a symbol: everything before the first dot behind the last slash.
 func packageOf(symbol string) string {
 	for _, prefix := range []string{"type:.eq.", "type:.hash.", "type:", "go:itab."} {
 		symbol = strings.TrimPrefix(symbol, prefix)

@@ -20,11 +20,10 @@ const (
 	peer          = "keilerkonzept/topk v1.1.4, sliding"
 )
 
-// start is when traffic begins. Time is the traffic's own, nothing waits.
+// start is the time at which traffic begins. Time is the traffic's own, and nothing waits.
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// counter is what is compared. add places counts at a time; judge is called ten
-// times a second.
+// counter is a contender. add adds counts at a time. judge is called ten times a second.
 type counter interface {
 	add(now time.Time, counts []hottype.Count)
 	judge(now time.Time)
@@ -38,7 +37,7 @@ rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: %d, window: 5s, max_hot: 1000}}
 `
 
-// newDetector calls hot what comes 200 times a second with that weight.
+// newDetector returns a detector that calls a key hot that comes 200 times a second with that weight.
 func newDetector(weight int64, counters int) (detector, error) {
 	set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, topicRule, 200*weight))
 	if err != nil {
@@ -86,7 +85,7 @@ func (s *sketch) add(_ time.Time, counts []hottype.Count) {
 	}
 }
 
-// judge turns the second. The sketch knows its top keys at any time.
+// judge advances to the present second. The sketch knows its top keys at any time.
 func (s *sketch) judge(now time.Time) {
 	if n := now.Unix() - s.second; n > 0 {
 		s.Ticks(int(n))
@@ -94,8 +93,7 @@ func (s *sketch) judge(now time.Time) {
 	}
 }
 
-// hashing does nothing but what everybody has to: fetch the key from memory and
-// hash it.
+// hashing does only the work that all contenders have to do: fetch the key from memory and hash it.
 type hashing struct {
 	seed maphash.Seed
 	sum  uint64

@@ -61,8 +61,8 @@ func costCases(sheet *measure.Sheet, updates int) []func() error {
 	return cases
 }
 
-// patience bounds each of the two parts of a measurement in CPU time: the sketch
-// takes a step for every unit of a weight.
+// patience bounds each of the two parts of a measurement in CPU time, because the sketch takes a step for every unit of
+// a weight.
 const patience = time.Second
 
 // question is one row of the table.
@@ -92,10 +92,9 @@ func (q question) cost(who string, build func() (counter, error)) error {
 	return nil
 }
 
-// feed makes up to n updates from the i-th on, at perSecond, and tells how many
-// and what CPU time they took. What it takes to draw the next keys is not in it:
-// they are in the cache, as the keys of a packet or a record do that was just
-// read.
+// feed makes up to n updates from the i-th on, at perSecond, and returns their number and the CPU time that they took.
+// The time of drawing the next keys is not included: the keys are in the cache, as are the keys of a packet or a record
+// that was just read.
 func (q question) feed(c counter, i, n int) (made int, took time.Duration) {
 	const step = 1000
 	counts := make([]hottype.Count, step)
@@ -115,10 +114,10 @@ func (q question) feed(c counter, i, n int) (made int, took time.Duration) {
 	return made, took
 }
 
-// touched keeps the compiler from leaving out what only fetches.
+// touched keeps the compiler from leaving out code that only fetches.
 var touched uint64
 
-// live is what the garbage collector leaves, in MB.
+// live returns the heap that the garbage collector leaves, in MB.
 func live() float64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	hayPerSecond = 1_000_000 // keys that are never seen again
+	hayPerSecond = 1_000_000 // keys that come only once
 	haySeconds   = 10
 	needleCount  = 5
 	needleRate   = 500 // a second; hot is 200 a second over 5 s
-	lateStart    = 4   // the second in which late needles begin
+	lateStart    = 4   // second in which late needles begin
 )
 
-// finding is what became of the needles.
+// finding holds the results about the needles.
 type finding struct {
 	at         map[hottype.Key]time.Duration // from a needle's first request until it was found hot
 	false      map[hottype.Key]bool
@@ -50,7 +50,7 @@ func findNeedles(w io.Writer) error {
 	return nil
 }
 
-// span is the time to the first needle found and to the last.
+// span returns the times to the first needle found and to the last.
 func (f *finding) span() string {
 	if len(f.at) == 0 {
 		return "-"
@@ -90,7 +90,7 @@ func search(who string, from int) (*finding, error) {
 	return f, nil
 }
 
-// pour adds a tenth of a second: keys that never come again, needles among them.
+// pour adds a tenth of a second: keys that come only once, with needles among them.
 func pour(c counter, now time.Time, step, from int) {
 	const hay, needles = hayPerSecond / ticks, needleRate * needleCount / ticks
 	counts := make([]hottype.Count, 0, 1001)
@@ -108,7 +108,7 @@ func pour(c counter, now time.Time, step, from int) {
 
 func needle(n int) hottype.Key { return hottype.Key("topic?id=needle-" + strconv.Itoa(n)) }
 
-// judge looks what is hot now.
+// judge records the keys that are hot now.
 func (f *finding) judge(c counter, now, began time.Time) {
 	note := func(key hottype.Key) {
 		for n := range needleCount {

@@ -7,11 +7,9 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// saving is the plain form of what the detector does in batches: one
-// Space-Saving summary for each second (Metwally et al., "Efficient Computation
-// of Frequent and Top-k Elements in Data Streams", 2005), in which a new key
-// takes the place of the lightest. Sums over the window are gathered for the
-// keys that are looked up; here none are.
+// saving is the plain form of the detector's batches: one Space-Saving summary for each second (Metwally et al.,
+// "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005), in which a new key takes the place of
+// the lightest key. Sums over the window are gathered for the keys that are looked up; here no keys are.
 type saving struct {
 	slots  [windowSeconds]*summary
 	second int64
@@ -39,7 +37,7 @@ func (s *saving) judge(now time.Time) {
 	}
 }
 
-// error is the sum of the smallest counters.
+// error returns the sum of the smallest counters.
 func (s *saving) error() (e int64) {
 	for _, slot := range s.slots {
 		if len(slot.spots) == slot.size {
@@ -49,7 +47,7 @@ func (s *saving) error() (e int64) {
 	return e
 }
 
-// summary is one Space-Saving summary, its counters in a heap.
+// summary is one Space-Saving summary, with its counters in a heap.
 type summary struct {
 	size   int
 	places map[string]*spot

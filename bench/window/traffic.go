@@ -12,8 +12,8 @@ import (
 const (
 	// draws is the length of the Zipf sequence, which then repeats.
 	draws = 4_000_000
-	// unique is how many different keys the flood has before it repeats: ten
-	// seconds of it, by when the first are forgotten again.
+	// unique is the number of different keys of the flood before it repeats: ten seconds of it, after which the first
+	// keys are forgotten again.
 	unique = 10 * perSecond
 )
 
@@ -21,7 +21,7 @@ const (
 type traffic struct {
 	name string
 	keys []hottype.Key
-	// order says which key is next; nil: one after the other.
+	// order holds the indices of the keys in turn, or is nil for one after the other.
 	order []uint32
 }
 
@@ -40,7 +40,7 @@ func zipf(distinct int) *traffic {
 		sum += 1 / float64(i+1)
 		sums[i] = sum
 	}
-	shuffle := r.Perm(distinct) // neighbours in rank are no neighbours in memory
+	shuffle := r.Perm(distinct) // neighbours in rank are not neighbours in memory
 	t := &traffic{name: fmt.Sprintf("Zipf 1.0 over %d k keys", distinct/1000), keys: makeKeys(distinct),
 		order: make([]uint32, draws)}
 	for i := range t.order {
@@ -59,7 +59,7 @@ func makeKeys(n int) []hottype.Key {
 	return keys
 }
 
-// uniqueKey is a key like those of real requests, of 25 bytes or so.
+// uniqueKey returns a key like the keys of real requests, of about 25 bytes.
 func uniqueKey(i int) hottype.Key {
 	return hottype.Key("topic?id=" + strconv.FormatUint(mix(uint64(i)), 36))
 }

@@ -1,10 +1,10 @@
-// Command against measures a program of this module beside the same program of an older commit. Both are
-// built by one compiler, the older one in a git worktree of its own, and run in turn, one round at a time.
+// Command against measures a program of this module beside the same program of an older commit. One compiler builds
+// both, the older one in a git worktree of its own, and they run in turn, one round at a time.
 //
 //	go run ./internal/against [-rounds 5] c59901f ./redis -callers 1,64 -only hotparam
 //
-// It prints the rows of hotparam that both have, under the same name. Peers only run if the program's own
-// flags do not leave them out, and are not printed.
+// It prints the rows of hotparam that both have under the same name. Peers run only if the program's own flags do not
+// leave them out, and are not printed.
 package main
 
 import (

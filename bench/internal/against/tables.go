@@ -9,10 +9,10 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
-// tables are those of a program, in the order in which it first printed them.
+// tables are the tables of a program, in the order in which it first printed them.
 type tables []*table
 
-// table has the rows of hotparam, by build.
+// table holds the rows of hotparam, by build.
 type table struct {
 	columns []string
 	rows    []row
@@ -23,7 +23,7 @@ type row struct {
 	values      []float64
 }
 
-// read takes in what a build printed in one round: tables as measure.Sheet writes them.
+// read adds the output of a build in one round: tables as measure.Sheet writes them.
 func (all *tables) read(build, text string) error {
 	var t *table
 	for line := range strings.Lines(text) {
@@ -51,7 +51,7 @@ func (all *tables) read(build, text string) error {
 	return nil
 }
 
-// of is the table with some columns.
+// of returns the table with these columns.
 func (all *tables) of(columns []string) *table {
 	for _, t := range *all {
 		if strings.Join(t.columns, "|") == strings.Join(columns, "|") {
@@ -63,7 +63,7 @@ func (all *tables) of(columns []string) *table {
 	return t
 }
 
-// write prints the rows that both builds have, as measure.Sheet does. Of rates, more is better.
+// write prints the rows that both builds have, as measure.Sheet does. Higher rates are better.
 func (all tables) write(w io.Writer) error {
 	for _, t := range all {
 		s := measure.NewSheet(measure.Better(strings.Contains(t.columns[0], "/s")), t.columns...)

@@ -1,5 +1,4 @@
-// Package httpload asks an HTTP/1.1 server over connections that are kept: as fast as it answers,
-// or so many times a second.
+// Package httpload sends requests to an HTTP/1.1 server over kept connections: as fast as it answers, or at a rate.
 package httpload
 
 import (
@@ -14,22 +13,22 @@ import (
 	"time"
 )
 
-// Result is what a load met.
+// Result holds the results of a load.
 type Result struct {
 	Requests int
 	Took     time.Duration
 	P50, P99 time.Duration
-	Status   map[int]int // answers by status
+	Status   map[int]int // number of responses by status
 }
 
-// Run asks addr over n connections for d. target gives the k-th target of connection i; each
-// request has the Host "bench" and no body.
+// Run sends requests to addr over n connections for d. target returns the k-th target of connection i. Each request has
+// the Host "bench" and no body.
 func Run(addr string, n int, d time.Duration, target func(i, k int) string) (Result, error) {
 	return run(addr, n, d, 0, target)
 }
 
-// Paced is Run with so many requests a second at most, of all connections together. A time
-// begins when a request was due, so that it has in it what a slow answer before it cost.
+// Paced is Run with at most perSecond requests a second on all connections together. The time of a request begins when
+// it was due, so that it includes the delay by a slow response before it.
 func Paced(addr string, n int, d time.Duration, perSecond int, target func(i, k int) string) (Result, error) {
 	return run(addr, n, d, time.Duration(n)*time.Second/time.Duration(perSecond), target)
 }
@@ -65,10 +64,10 @@ func run(addr string, n int, d, interval time.Duration, target func(i, k int) st
 	return r, nil
 }
 
-// connection is one of them, and what it met.
+// connection is one connection and its results.
 type connection struct {
-	interval time.Duration // between requests; 0: none
-	due      time.Time     // when the next one is
+	interval time.Duration // time between requests, or 0 without a pace
+	due      time.Time     // time at which the next request is due
 	times    []time.Duration
 	status   map[int]int
 	fault    error
@@ -99,7 +98,7 @@ func (c *connection) run(addr string, end time.Time, target func(k int) string) 
 	}
 }
 
-// next waits until the next request is due, and gives when that was.
+// next waits until the next request is due, and returns the time at which it was due.
 func (c *connection) next() time.Time {
 	if c.interval == 0 {
 		return time.Now()

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// Cost is what one call costs.
+// Cost holds the cost of one call.
 type Cost struct {
-	// Wall is the time divided by all calls of all callers, in ns: with two
-	// callers on two cores that do not hinder each other, half of CPU.
+	// Wall is the time divided by all calls of all callers, in ns: half of CPU for two callers on two cores that do not
+	// hinder each other.
 	Wall float64
 	// CPU is CPU time of the whole process (collector included), in ns.
 	CPU    float64
 	Allocs float64
 }
 
-// batch is how many calls are made between two looks at the clock.
+// batch is the number of calls between two readings of the clock.
 const batch = 256
 
-// Loop calls for about d from n goroutines. caller makes the function that
-// goroutine i calls; it is called a few thousand times first, unmeasured.
+// Loop makes calls for about d from n goroutines. caller returns the function that goroutine i calls. The function is
+// called a few thousand times first, unmeasured.
 func Loop(n int, d time.Duration, caller func(i int) func()) Cost {
 	var ready, done sync.WaitGroup
 	var calls atomic.Int64
@@ -62,11 +62,11 @@ func Loop(n int, d time.Duration, caller func(i int) func()) Cost {
 	return Cost{Wall: float64(wall) / c, CPU: float64(cpu) / c, Allocs: float64(after.Mallocs-before.Mallocs) / c}
 }
 
-// CPU is the CPU time that this process has used, in user and kernel.
+// CPU returns the user and kernel CPU time that this process has used.
 func CPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(fmt.Sprintf("measure: getrusage of this process: %v", err)) // cannot be
+		panic(fmt.Sprintf("measure: getrusage of this process: %v", err)) // cannot happen
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

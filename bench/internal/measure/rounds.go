@@ -7,9 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// Rounds runs every case once a round, one after the other, in turning order,
-// so that a busy moment of the machine meets all of them. The garbage of one
-// case is collected before the next begins.
+// Rounds runs every case once a round, one after the other, backwards in every second round, so that a busy moment of
+// the machine affects all cases. The garbage of a case is collected before the next case begins.
 func Rounds(n int, cases ...func() error) error {
 	for round := range n {
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, n)

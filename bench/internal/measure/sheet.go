@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// Ours is the contender that all others are compared with.
+// Ours is the contender with which all others are compared.
 const Ours = "hotparam"
 
-// Better says which way the first column of a sheet is better.
+// Better is the direction in which the first column of a sheet is better.
 type Better bool
 
-// The ways.
+// The two directions.
 const (
 	Lower  Better = false
 	Higher Better = true
 )
 
-// Sheet collects what was measured: one row for each contender of each
-// question, one sample a round. It is not for concurrent use.
+// Sheet collects measurements: one row for each contender of each question, with one sample for each round. It is not
+// for concurrent use.
 type Sheet struct {
 	columns []string
 	better  Better
@@ -33,13 +33,12 @@ type row struct {
 	rounds    [][]float64
 }
 
-// NewSheet makes an empty sheet. The first column is the one that contenders
-// are compared by.
+// NewSheet returns an empty sheet. Contenders are compared by the first column.
 func NewSheet(better Better, columns ...string) *Sheet {
 	return &Sheet{columns: columns, better: better}
 }
 
-// Add notes what one round gave, one value a column.
+// Add records the results of one round, one value for each column.
 func (s *Sheet) Add(what, who string, values ...float64) {
 	r := s.find(what, who)
 	if r == nil {
@@ -58,11 +57,10 @@ func (s *Sheet) find(what, who string) *row {
 	return nil
 }
 
-// Write prints the sheet as a Markdown table. A cell is the median of the
-// rounds and, where they differ, the lowest and the highest. The last column
-// says how many times better than the row's contender ours is, by the first;
-// it is empty for variants of ours and for what is in brackets, which is no
-// contender but shows what the machine or the traffic alone costs.
+// Write prints the sheet as a Markdown table. A cell is the median of the rounds and, if they differ, the minimum and
+// the maximum. The last column is the ratio by which ours is better than the row's contender, by the first column. It
+// is empty for variants of ours and for names in brackets, which are not contenders but show the cost of the machine or
+// the traffic alone.
 func (s *Sheet) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| what | who | %s | ours is better |\n|---|---|%s\n",
@@ -79,7 +77,7 @@ func (s *Sheet) Write(w io.Writer) error {
 	return err
 }
 
-// first is where a question was first asked: its rows stand together there.
+// first returns the place of the first row of a question, where its rows stand together.
 func (s *Sheet) first(what string) int {
 	return slices.IndexFunc(s.rows, func(r *row) bool { return r.what == what })
 }
@@ -109,7 +107,7 @@ func (r *row) column(c int) []float64 {
 	return values
 }
 
-// Median is the middle value, the mean of the middle two where there is none.
+// Median returns the middle value, or the mean of the two middle values of an even number.
 func Median(values []float64) float64 {
 	v := slices.Sorted(slices.Values(values))
 	if len(v) == 0 {
@@ -126,8 +124,7 @@ func cell(values []float64) string {
 	return fmt.Sprintf("%s (%s-%s)", median, low, high)
 }
 
-// number writes three digits, or more where they are before the point. What is
-// under a two-thousandth is nothing.
+// number formats three digits, or more if they are before the point. Values below a two-thousandth are 0.
 func number(x float64) string {
 	switch {
 	case x >= 100 || x == float64(int64(x)):

@@ -1,5 +1,5 @@
-// Package process starts the other programs of a comparison on loopback, each
-// known by its own process ID, reads the CPU time they use, and stops them.
+// Package process starts the other programs of a comparison on loopback, reads the CPU time that they use, and stops
+// them. It knows each by its process ID.
 package process
 
 import (
@@ -21,7 +21,7 @@ type Process struct {
 	gone chan struct{} // closed when it has ended
 }
 
-// Start runs a program; it is killed when ctx ends. prepare may set up pipes.
+// Start runs a program, which is killed when ctx ends. prepare may set up pipes.
 func Start(ctx context.Context, prepare func(*exec.Cmd), path string, args ...string) (*Process, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	if prepare != nil {
@@ -33,13 +33,13 @@ func Start(ctx context.Context, prepare func(*exec.Cmd), path string, args ...st
 	p := &Process{cmd: cmd, gone: make(chan struct{})}
 	go func() {
 		defer close(p.gone)
-		_ = cmd.Wait() // how it ended does not matter: Await and Stop tell
+		_ = cmd.Wait() // the result does not matter, because Await and Stop report it
 	}()
 	return p, nil
 }
 
-// StartListening starts a program and waits until it takes connections at addr. An error has what
-// the program said. It is killed when ctx ends.
+// StartListening starts a program and waits until it takes connections at addr. An error holds the standard error of
+// the program. The program is killed when ctx ends.
 func StartListening(ctx context.Context, addr, path string, args ...string) (*Process, error) {
 	var said bytes.Buffer
 	p, err := Start(ctx, func(cmd *exec.Cmd) { cmd.Stderr = &said }, path, args...)
@@ -60,16 +60,16 @@ func StartListening(ctx context.Context, addr, path string, args ...string) (*Pr
 	return p, nil
 }
 
-// Stop kills the program and waits until it is gone.
+// Stop kills the program and waits until it has ended.
 func (p *Process) Stop() {
-	_ = p.cmd.Process.Kill() // fails when it has ended already, which is fine
+	_ = p.cmd.Process.Kill() // fails if the program has ended already, which does not matter
 	<-p.gone
 }
 
-// End asks the program to end by SIGTERM, and kills it when it has not within 5 s. It is for programs
-// with processes of their own, which a kill would leave behind.
+// End asks the program to end by SIGTERM, and kills it if it has not ended within 5 s. It is for programs with
+// processes of their own, which a kill would leave behind.
 func (p *Process) End() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended already, which is fine
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if the program has ended already, which does not matter
 	if p.Wait(5*time.Second) != nil {
 		p.Stop()
 	}
@@ -83,7 +83,7 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Wait waits until the program ends by itself, or d passed.
+// Wait waits until the program ends by itself, or until d has passed.
 func (p *Process) Wait(d time.Duration) error {
 	select {
 	case <-p.gone:
@@ -109,11 +109,10 @@ func (p *Process) Await(ready func() error) error {
 	return fmt.Errorf("process: %s is not ready: %w", p.cmd.Path, err)
 }
 
-// CPU is the CPU time used so far by the program and the processes that it started itself, in
-// steps of 10 ms.
+// CPU returns the CPU time used so far by the program and the processes that it started itself, in steps of 10 ms.
 func (p *Process) CPU() (time.Duration, error) {
 	pid := strconv.Itoa(p.cmd.Process.Pid)
-	children, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children") // not every kernel tells them
+	children, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children") // not every kernel lists them
 	var sum time.Duration
 	for _, pid := range append(strings.Fields(string(children)), pid) {
 		used, err := cpuOf(pid)
@@ -130,8 +129,8 @@ func cpuOf(pid string) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("process: %w", err)
 	}
-	// The second field is the name in brackets and may hold blanks; user and
-	// kernel time are the 12th and 13th behind it.
+	// The second field is the name in brackets, which may hold blanks. User and kernel time are the 12th and 13th field
+	// behind it.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	var ticks int64
 	for _, f := range fields[11:13] {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Cluster is three masters that share the hash slots, and a replica of each
-// behind them, which takes over half a second after its master has gone.
+// Cluster is three masters that share the hash slots, each with a replica that takes over half a second after its
+// master has ended.
 type Cluster struct {
 	Nodes []*Server
 }
@@ -20,8 +20,7 @@ const (
 	forming = 20 * time.Second
 )
 
-// StartCluster runs six servers and waits until every node sees all others and
-// all slots served.
+// StartCluster runs six servers and waits until every node knows all others and all slots are served.
 func StartCluster(ctx context.Context, path string) (*Cluster, error) {
 	c := &Cluster{}
 	if err := c.form(ctx, path); err != nil {
@@ -61,7 +60,7 @@ func (c *Cluster) form(ctx context.Context, path string) error {
 	return c.replicate(ctx)
 }
 
-// replicate makes the second half of the nodes replicas of the first.
+// replicate makes the second half of the nodes replicas of the first half.
 func (c *Cluster) replicate(ctx context.Context) error {
 	for i, n := range c.Nodes[masters:] {
 		id, err := c.Nodes[i].ask(ctx, "CLUSTER", "MYID")
@@ -85,7 +84,7 @@ func (c *Cluster) replicate(ctx context.Context) error {
 	})
 }
 
-// Addrs lists host:port of every node.
+// Addrs returns host:port of every node.
 func (c *Cluster) Addrs() []string {
 	addrs := make([]string, len(c.Nodes))
 	for i, n := range c.Nodes {
@@ -94,7 +93,7 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Holder is the master that has a key matching a pattern, and its number.
+// Holder returns the master that has a key matching a pattern, and its number.
 func (c *Cluster) Holder(ctx context.Context, pattern string) (int, error) {
 	for i, n := range c.Nodes[:masters] {
 		r := n.Client()
@@ -145,7 +144,7 @@ func (s *Server) ask(ctx context.Context, args ...any) (string, error) {
 	return c.Do(ctx, args...).Text()
 }
 
-// await looks every few milliseconds until something is so.
+// await checks every few milliseconds until so returns true.
 func await(ctx context.Context, what string, so func(context.Context) bool) error {
 	for end := time.Now().Add(forming); !so(ctx); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) || ctx.Err() != nil {

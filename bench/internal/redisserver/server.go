@@ -1,5 +1,5 @@
-// Package redisserver starts real redis-servers on loopback, alone or as a
-// cluster of six, makes them suffer, and stops them by their process ID.
+// Package redisserver starts real redis-servers on loopback, alone or as a cluster of six, makes them fail, and stops
+// them by their process ID.
 package redisserver
 
 import (
@@ -20,8 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
-// Server is one redis-server with a directory of its own. Its methods are for
-// one goroutine at a time. Stop it.
+// Server is a redis-server with a directory of its own. Only one goroutine at a time may use it. Stop it.
 type Server struct {
 	Addr string // host:port, the same after Launch
 
@@ -31,8 +30,8 @@ type Server struct {
 	process   *process.Process
 }
 
-// Start runs path with args behind the usual ones and waits until it answers.
-// Without args it keeps nothing on disk.
+// Start runs path with args behind the usual arguments and waits until the server answers. Without args the server
+// keeps nothing on disk.
 func Start(ctx context.Context, path string, args ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "hotparam-redis-")
 	if err != nil {
@@ -55,8 +54,8 @@ func Start(ctx context.Context, path string, args ...string) (*Server, error) {
 	return s, nil
 }
 
-// Launch starts the process, again after Kill, with more arguments than before
-// where some are given. It does not wait until it answers.
+// Launch starts the process, again after Kill, with the additional arguments in more. It does not wait until the server
+// answers.
 func (s *Server) Launch(ctx context.Context, more ...string) error {
 	args := slices.Concat([]string{
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
@@ -70,8 +69,8 @@ func (s *Server) Launch(ctx context.Context, more ...string) error {
 	return err
 }
 
-// Ping asks for PONG on a connection of its own. A server that is loading, busy
-// or frozen does not give it within 100 ms.
+// Ping sends PING on a connection of its own. It fails if the server does not reply PONG within 100 ms, because it is
+// loading, busy or frozen.
 func (s *Server) Ping() error {
 	dialer := net.Dialer{Timeout: 100 * time.Millisecond}
 	conn, err := dialer.Dial("tcp", s.Addr)
@@ -95,7 +94,7 @@ func (s *Server) Ping() error {
 	return nil
 }
 
-// Client is a plain client with generous timeouts, to be closed by the caller.
+// Client returns a plain client with generous timeouts. The caller closes it.
 func (s *Server) Client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true})
 }
@@ -110,17 +109,17 @@ func (s *Server) Do(ctx context.Context, args ...any) error {
 	return nil
 }
 
-// Freeze stops the process, Thaw lets it go on.
+// Freeze stops the process, and Thaw continues it.
 func (s *Server) Freeze() error { return s.process.Signal(syscall.SIGSTOP) }
 
-// Thaw lets a frozen process go on.
+// Thaw continues a frozen process.
 func (s *Server) Thaw() error { return s.process.Signal(syscall.SIGCONT) }
 
-// Kill ends the process at once and waits for it; what is on disk stays.
+// Kill ends the process at once and waits for its end; its data on disk stay.
 func (s *Server) Kill() { s.process.Stop() }
 
 // Stop ends the process and removes its directory.
 func (s *Server) Stop() {
 	s.process.Stop()
-	_ = os.RemoveAll(s.dir) // a directory left behind does no harm
+	_ = os.RemoveAll(s.dir) // a remaining directory does no harm
 }
