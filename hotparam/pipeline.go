@@ -41,8 +41,8 @@ import (
 )
 
 // Pipeline counts requests, finds hot keys and limits them. Build it with New, call Run once. Any number of goroutines
-// may call all other methods, also before Run and after it: requests are then judged by the state that is known, and if
-// a store is not there by the rules' on_store_failure.
+// may call all other methods, also before Run and after it: requests are then judged by the state that is known, or by
+// the rules' on_store_failure if a store is missing.
 type Pipeline struct {
 	parts *pipeline.Pipeline
 	gate  *httplimit.HTTPGate
@@ -97,7 +97,7 @@ func New(cfg Config) (*Pipeline, error) {
 }
 
 // Decide counts and judges a request that did not come through Middleware, such as a call of another protocol. A
-// verdict that allows may require to Wait first. The error is a negative Cost, or the error of a ctx that has ended;
+// verdict that allows may have a Wait, which comes first. The error is a negative Cost, or the error of a ctx that has ended;
 // nothing is counted then. Limits that need the end of a request (in flight, refund_status, adaptive) do not apply: see
 // [Pipeline.Begin].
 func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
@@ -159,7 +159,9 @@ func (p *Pipeline) Purge(key hottype.Key) int {
 // Run finds hot keys until ctx ends, and returns after the last count was sent.
 //
 // When ctx ends, requests may still come in while the servers shut down: Run continues until there has been no request
-// for 100 ms, for up to 5 s. It returns within certain, end ctx after http.Server.Shutdown has returned.
+// for 100 ms, for up to 5 s. It returns within 10 s, with nil unless a part failed or did not end in time.
+// Requests that are counted later are lost: to lose no count for certain, end ctx after http.Server.Shutdown has
+// returned.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.checkBuilt(); err != nil {
 		return err
@@ -194,7 +196,7 @@ func expectRun(pipeline weak.Pointer[Pipeline], log *slog.Logger) {
 	})
 }
 
-// drain is the part that stops first: it waits for ctx, and then until there are no more requests.
+// drain waits for ctx, and then until there are no more requests. It is the part that stops first.
 func (p *Pipeline) drain(ctx context.Context) error {
 	<-ctx.Done()
 	tick := time.NewTicker(drainIdle)
