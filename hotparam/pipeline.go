@@ -97,9 +97,9 @@ func New(cfg Config) (*Pipeline, error) {
 }
 
 // Decide counts and judges a request that did not come through Middleware, such as a call of another protocol. A
-// verdict that allows may have a Wait, which comes first. The error is a negative Cost, or the error of a ctx that has ended;
-// nothing is counted then. Limits that need the end of a request (in flight, refund_status, adaptive) do not apply: see
-// [Pipeline.Begin].
+// verdict that allows may have a Wait, which comes first. The error is a negative Cost, or the error of a ctx that has
+// ended; nothing is counted then. Limits that need the end of a request (in flight, refund_status, adaptive) do not
+// apply: see [Pipeline.Begin].
 func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
 	if err := p.checkRequest(ctx, &r); err != nil {
 		return Verdict{}, err
@@ -159,8 +159,8 @@ func (p *Pipeline) Purge(key hottype.Key) int {
 // Run finds hot keys until ctx ends, and returns after the last count was sent.
 //
 // When ctx ends, requests may still come in while the servers shut down: Run continues until there has been no request
-// for 100 ms, for up to 5 s. It returns within 10 s, with nil unless a part failed or did not end in time.
-// Requests that are counted later are lost: to lose no count for certain, end ctx after http.Server.Shutdown has
+// for 100 ms, for up to 5 s. It returns within 10 s, with nil unless a part failed or did not end in time. Requests
+// that are counted later are lost: to lose no count for certain, end ctx after http.Server.Shutdown has returned.
 // returned.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.checkBuilt(); err != nil {
