@@ -18,14 +18,14 @@ rules:
   - {name: page, match: {path: /page}, params: [id], hot: {rate: 1}}
 `
 
-// bound is what a controller says of the usual upstream while topic?id=42 alone is hot.
+// bound returns the bounds of a controller for the default upstream while topic?id=42 alone is hot.
 func bound(rate, inFlight float64) []hottype.UpstreamLimit {
 	return []hottype.UpstreamLimit{{
 		Name: "default", Rate: rate, InFlightCap: inFlight, Saturated: true, Limiters: 1, MinSum: 10, MaxSum: 1000,
 	}}
 }
 
-// admitted is how many of n requests at a moment are let pass.
+// admitted returns the number of n requests at the present time that are allowed.
 func (b *bundle) admitted(n int) (allowed int) {
 	for range n {
 		if b.get("/topic?id=42", "192.0.2.1").Allowed {
@@ -35,7 +35,8 @@ func (b *bundle) admitted(n int) (allowed int) {
 	return allowed
 }
 
-// second is how many requests pass in the second after the bucket was emptied, asked for a hundred times.
+// second returns the number of requests that pass in the second after the bucket was emptied, requested a hundred
+// times.
 func (b *bundle) second() (allowed int) {
 	b.admitted(2000)
 	for range 100 {
@@ -60,7 +61,7 @@ func TestRateFollowsTheBound(t *testing.T) {
 		{bound(1e6, 50), 0, 1000},             // nor above max
 		{nil, adaptive.LimitTTL / 2, 1000},    // no report: it stays
 		{nil, adaptive.LimitTTL, 500},         // and then the configured one does
-		{bound(-1, 50), 0, 500},               // no controller says that
+		{bound(-1, 50), 0, 500},               // a rate that no controller sets
 		{bound(200, 50), 0, 200},              //
 		{[]hottype.UpstreamLimit{{}}, 0, 200}, // of an upstream that nothing follows
 	} {
@@ -253,7 +254,7 @@ rules:
 	}
 }
 
-// What people say of a key holds.
+// An override that a person sets precedes an adaptive limit.
 func TestOverrideBeatsAdaptive(t *testing.T) {
 	t.Parallel()
 	b := build(t, adaptiveRules+`

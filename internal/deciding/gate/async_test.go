@@ -49,7 +49,7 @@ func TestAsyncWindowsWaitForNothing(t *testing.T) {
 	}
 }
 
-// While the sums of others are not known, the rule's policy holds.
+// While the sums of other processes are unknown, the rule's policy applies.
 func TestAsyncWindowsAlone(t *testing.T) {
 	t.Parallel()
 	for policy, admitted := range map[string]int{"local": 2, "open": 9, "closed": 0} {
@@ -74,8 +74,8 @@ func TestAsyncWindowsAlone(t *testing.T) {
 	}
 }
 
-// Where the sums of others are not known for one window, its policy holds for it, and
-// the other one stays whole.
+// If the sums of other processes are unknown for one window, its policy applies to it, and the other window is
+// unchanged.
 func TestAsyncWindowsPartlyAlone(t *testing.T) {
 	t.Parallel()
 	for _, but := range []string{"ip_fixed", "ip_sliding"} {

@@ -132,7 +132,7 @@ func BenchmarkParallel(b *testing.B) {
 	}
 }
 
-// A shared store in the way: what the gate adds around the call.
+// BenchmarkSharedCall measures the time that the gate adds to a call of a shared store.
 func BenchmarkSharedCall(b *testing.B) {
 	yaml := strings.NewReplacer("instance", "cluster", "burst: 200", "burst: 1000000000").Replace(benchRules)
 	for name, shared := range map[string]gate.SharedStore{
@@ -146,8 +146,8 @@ func BenchmarkSharedCall(b *testing.B) {
 	}
 }
 
-// Overrides of other clients cost one look-up of a prefix; without
-// any the decision is that of BenchmarkCold3Params.
+// Overrides of other clients cost one look-up of a prefix; without overrides the decision is the same as in
+// BenchmarkCold3Params.
 func BenchmarkOverridesOfClients(b *testing.B) {
 	for _, n := range []int{0, 1, 10_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

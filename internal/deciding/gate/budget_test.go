@@ -25,15 +25,14 @@ func budgeted(t *testing.T, store gate.SharedStore, budget time.Duration) *bundl
 	return b
 }
 
-// took is how long a decision takes, by the clock of the bubble.
+// took returns the duration of a decision, by the clock of the bubble.
 func (b *bundle) took() (time.Duration, hottype.Verdict) {
 	began := time.Now()
 	v := b.get("/t?id=1", "1.1.1.1")
 	return time.Since(began), v
 }
 
-// A store that does not answer costs a decision Config.Budget, whatever that is, to
-// the nanosecond: nothing longer, and nothing shorter.
+// A store that does not answer costs a decision exactly Config.Budget, to the nanosecond, for any budget.
 func TestBudgetIsKeptExactly(t *testing.T) {
 	t.Parallel()
 	for configured, want := range map[time.Duration]time.Duration{

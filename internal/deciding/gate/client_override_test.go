@@ -131,7 +131,7 @@ func TestOverrideOfAClass(t *testing.T) {
 	}
 }
 
-// A blocked client gets no answer from a cache, and one that is limited pays for those.
+// A blocked client receives no response from a cache, and a limited client pays for responses from it.
 func TestOverridesOfClientsBeforeACache(t *testing.T) {
 	t.Parallel()
 	b := build(t, clientRules+`  - {id: fast, key: "topic?id=9", action: cache}`, gate.Config{})

@@ -11,8 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Clients are known by a sample of the last minute after the first report, denied ones with what denied them; in
-// bounded memory, and no longer than a minute.
+// A report names the clients of a sample of the last minute since the first report, and denied clients with the reason.
+// The samples are kept in bounded memory, and no longer than a minute.
 func TestReportNamesTheClients(t *testing.T) {
 	t.Parallel()
 	b := build(t, orderRules, gate.Config{})
@@ -105,8 +105,8 @@ func TestReportNamesLongKeys(t *testing.T) {
 	}
 }
 
-// Of the requests of a client, of those that are denied because of it, and of those for long keys the first one after a
-// fixed time is sampled, also after the clock was set back.
+// The first request after a fixed time is sampled, also after the clock was set back: of all requests of a client, of
+// the requests that are denied because of the client, and of the requests for long keys.
 func TestSamplesHaveTheirRates(t *testing.T) {
 	t.Parallel()
 	b := build(t, orderRules, gate.Config{})
@@ -143,8 +143,8 @@ func TestSamplesHaveTheirRates(t *testing.T) {
 	}
 }
 
-// TestReport_LeavesOutDenialsByOverridesOfKeys: a client that meets the override of a key did nothing but ask for the
-// key. The override of a client is counted, whatever it asks for.
+// TestReport_LeavesOutDenialsByOverridesOfKeys: a client to which the override of a key applies only requested the key.
+// The override of a client is counted for every request of the client.
 func TestReport_LeavesOutDenialsByOverridesOfKeys(t *testing.T) {
 	t.Parallel()
 	b := build(t, orderRules, gate.Config{})

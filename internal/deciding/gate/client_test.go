@@ -39,7 +39,7 @@ ip: {ipv6_prefix: 48, fixed: {limit: 5, window: 1s}, exempt: ["2001:db8:2:7::/64
 			t.Errorf("%s pays for its neighbour", other)
 		}
 	}
-	// An exempt network within the prefix of others is exempt, and they are not.
+	// An exempt network within the prefix of other clients is exempt, and the others are not.
 	for range 9 {
 		if v := b.get("/topic?id=1", "2001:db8:2:7::9"); v.Rule != gate.RuleExempt {
 			t.Fatalf("%+v", v)

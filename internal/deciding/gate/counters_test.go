@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Each verdict counts under its reason, and what it says beside that; all parts of the counters are summed.
+// Each verdict counts under its reason and its other properties; all shards of the counters are summed.
 func TestEachVerdictCounts(t *testing.T) {
 	t.Parallel()
 	for reason := range hottype.Reasons() {
@@ -120,7 +120,8 @@ func TestVerdictOfADeniedGroup(t *testing.T) {
 	}
 }
 
-// Names of slots are forgotten with their last lease, and those of leases that expired at each 1024th new name.
+// Names of slots are forgotten with their last lease; names whose leases have expired are forgotten at each 1024th new
+// name.
 func TestNamesOfSlotsAreForgotten(t *testing.T) {
 	t.Parallel()
 	g, now := New(Config{}), time.Unix(1000, 0)

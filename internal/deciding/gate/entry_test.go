@@ -73,7 +73,7 @@ rules:
 	}
 }
 
-// Denials wait for different times, none for a shorter time than necessary, and allowed requests for none.
+// Denials wait for different times, and never for a shorter time than necessary; allowed requests do not wait.
 func TestGate_SpreadsDenials(t *testing.T) {
 	t.Parallel()
 	const yaml = `
@@ -117,7 +117,7 @@ rules:
      limit: {rate: 1, burst: 1, wait: 30s}}
 `
 	for _, c := range []struct {
-		timeout time.Duration // of the context; 0: none
+		timeout time.Duration // of the context, or 0 if it has no deadline
 		denied  bool
 	}{{0, true}, {500 * time.Millisecond, true}, {time.Hour, false}} {
 		b := build(t, yaml, gate.Config{})

@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// The lightest name gives way, of several the first by name, whatever the order of the map.
+// A new name replaces the lightest name, or the first by name of several, regardless of the order of the map.
 func TestTopNamesTape(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -137,7 +137,7 @@ func TestRefillOfALimit(t *testing.T) {
 	}
 }
 
-// Each state has a number of its own, by which what is remembered of a key is known to be of an older one.
+// Each state has a number of its own, by which a memoised limit of an older state is recognised.
 func TestStatesAreNumbered(t *testing.T) {
 	t.Parallel()
 	g := New(Config{})

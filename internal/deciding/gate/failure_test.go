@@ -102,7 +102,7 @@ func TestFrozenStoreIsBounded(t *testing.T) {
 		store := newUnreliable(stuck)
 		b := broken(t, store, nil)
 		began, waited := time.Now(), 0
-		for range 3000 { // one each ms, beside what is waited
+		for range 3000 { // one each ms, in addition to the time waited
 			at := time.Now()
 			if v := b.get("/closed?id=1", "1.1.1.1"); v.Allowed {
 				t.Fatalf("%+v", v)
@@ -151,8 +151,8 @@ func TestRecoversAndSaysSoOnce(t *testing.T) {
 	})
 }
 
-// A store that stalls once fails all calls in progress. They count as one failure,
-// which does not open the breaker; if the next calls fail too, it opens after five.
+// A store that stalls once fails all calls in progress. They count as one failure, which does not open the breaker; if
+// the next calls fail too, it opens after five.
 func TestOneHesitationIsOneFailure(t *testing.T) {
 	t.Parallel()
 	for hesitations, opened := range map[int]uint64{1: 0, 4: 0, 5: 1} {
@@ -180,8 +180,8 @@ func TestOneHesitationIsOneFailure(t *testing.T) {
 	}
 }
 
-// What the shared store has allowed leaves as much less of the share: a store
-// that comes and goes does not grant a bucket each time.
+// A charge that the shared store has allowed reduces the share: a store that repeatedly fails and recovers does not
+// grant a bucket each time.
 func TestOutagesGrantNoBuckets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -199,15 +199,15 @@ func TestOutagesGrantNoBuckets(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			b.now = b.now.Add(10 * time.Millisecond)
 		}
-		// What ran into it since the last admission, less than one, and what
-		// runs in while the breaker is open.
+		// The share has the tokens that returned since the last admission, less than one, and those that return while
+		// the breaker is open.
 		if s := b.Stats(); s.StoreOpened != 10 || byShare == 0 || byShare > 10 {
 			t.Errorf("%d outages, %d admitted by the share", s.StoreOpened, byShare)
 		}
 	})
 }
 
-// Charging the fallback for what the shared store allowed denies no request, so it begins no block.
+// Charging the fallback for a charge that the shared store allowed denies no request, so it begins no block.
 func TestFallbackChargeStartsNoBlock(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(healthy)
@@ -246,7 +246,7 @@ func TestClientsWhoLeftDoNotOpenTheBreaker(t *testing.T) {
 	}
 }
 
-// What was charged here is given back when the shared store's policy denies.
+// A local charge is refunded if the policy of the shared store denies.
 func TestClosedGivesBackLocalCharges(t *testing.T) {
 	t.Parallel()
 	b := build(t, failureRules+`

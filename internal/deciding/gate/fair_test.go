@@ -19,9 +19,9 @@ rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 100, burst: 100, fair: true%s}}
 `
 
-// readers request the topic twice a second each, beside a client with 500 requests, in
-// turn at all gates, for 45 seconds. It says what part of their requests passed in the
-// last 40, and how many of all.
+// readers request the topic twice a second each, beside a client with 500 requests, in turn at all gates, for 45
+// seconds. It returns the part of their requests that passed in the last 40 seconds, and the number of all requests
+// that passed.
 func readers(gates []*bundle) (light float64, admitted int) {
 	asked, got := 0, 0
 	for i := range 45_000 {
@@ -57,8 +57,8 @@ func fairGates(t *testing.T, n int, options string, shared gate.SharedStore) []*
 	return gates
 }
 
-// Two limiters that share a bucket serve light clients although one floods; the bucket
-// alone gives them a part that depends on the order of arrival.
+// Two limiters that share a bucket serve light clients although one client floods; with the bucket alone their part
+// depends on the order of arrival.
 func TestFairGates(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -117,7 +117,7 @@ func TestFairDenial(t *testing.T) {
 	}
 }
 
-// The limit of malformed requests is divided as that of a hot key, without a key that is hot.
+// The limit of malformed requests is divided like the limit of a hot key, although no key is hot.
 func TestMalformedRequestsAreDivided(t *testing.T) {
 	t.Parallel()
 	for _, want := range []bool{true, false} {
@@ -157,7 +157,7 @@ func TestFairByHeader(t *testing.T) {
 	}
 }
 
-// Credits survive a change of something else, and start anew with another limit.
+// Credits survive a change of another key's limit, and start again with another limit.
 func TestFairSurvivesChanges(t *testing.T) {
 	t.Parallel()
 	b := build(t, fmt.Sprintf(fairRules, ", scope: instance"), gate.Config{})

@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// start is when tests begin; a whole minute, so that windows begin with it.
+// start returns the time at which tests begin: a whole minute, so that windows begin with it.
 func start() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
 func parse(t rapid.TB, yaml string) *rules.Set {

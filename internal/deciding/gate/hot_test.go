@@ -6,7 +6,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
-// Gateways switch their caches by it, so it is true whatever was decided, and only then.
+// Gateways switch their caches by Verdict.Hot, so it is true for every decision about a hot key, and only then.
 func TestVerdictSaysWhetherAKeyIsHot(t *testing.T) {
 	t.Parallel()
 	b := build(t, `

@@ -138,8 +138,8 @@ func TestInFlightOfAHotKey(t *testing.T) {
 	}
 }
 
-// A place of a request that another limit denies is given back at once; who is known to
-// be denied does not get that far.
+// The slot of a request that another limit denies is released at once; a request that a remembered denial denies
+// acquires no slot.
 func TestInFlightIsReleasedByOtherDenials(t *testing.T) {
 	t.Parallel()
 	store := newSlotStore()

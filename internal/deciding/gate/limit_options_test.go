@@ -11,7 +11,7 @@ import (
 // would be too long.
 func TestRequestsWaitInOrder(t *testing.T) {
 	t.Parallel()
-	for text, waits := range map[string][]time.Duration{ // in ms; -1: denied
+	for text, waits := range map[string][]time.Duration{ // in ms; -1 means denied
 		"rate: 10, burst: 2, wait: 250ms":          {0, 0, 100, 200, -1, -1},
 		"algorithm: bursty, rate: 10, wait: 250ms": {0, 100, 200, -1, -1}, // nothing is stored at first
 		// cold: 298 ms for the first, 294 for the second

@@ -42,7 +42,7 @@ func newSite(t *testing.T, minClients int) *site {
 	return s
 }
 
-// Send is what the tally hands its sums to.
+// Send receives the sums of the tally.
 func (s *site) Send(_ context.Context, counts []hottype.Count) error {
 	for _, c := range counts {
 		s.detector.Add(s.now, c)
@@ -50,8 +50,8 @@ func (s *site) Send(_ context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// visitors send evenly, each from one of so many clients in turn. The address
-// has a %d where the clients differ.
+// visitors send evenly, each request from the next of clients in turn. The address has a %d at the place where the
+// clients differ.
 type visitors struct {
 	rate    int // requests per second
 	clients int
@@ -60,7 +60,7 @@ type visitors struct {
 	denied  int
 }
 
-// run lets seconds pass, in steps of 10 ms; sums leave every 100 ms.
+// run advances the time by seconds, in steps of 10 ms; sums leave every 100 ms.
 func (s *site) run(t *testing.T, seconds int, all ...*visitors) {
 	for step := range 100 * seconds {
 		for _, v := range all {
@@ -95,8 +95,7 @@ func (s *site) tick(t *testing.T) {
 	}
 }
 
-// One /64 sends 95 % of what a topic gets. The others must not pay for it, and
-// it meets its own window.
+// One /64 sends 95 % of the requests for a topic. The others must not pay for it, and its own window denies it.
 func TestLoopDoesNotTakeTheKeyFromOthers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -140,8 +139,8 @@ func TestLoopDoesNotTakeTheKeyFromOthers(t *testing.T) {
 	}
 }
 
-// A key of many clients is hot with the first sum over the threshold, whatever loops beside
-// it, and a loop that goes on afterwards is a loop again.
+// A key of many clients is hot with the first sum over the threshold, although a loop runs beside it, and a loop that
+// continues afterwards is a loop again.
 func TestManyClientsAreHotAtOnceAndALoopIsNot(t *testing.T) {
 	t.Parallel()
 	s, readers := newSite(t, 5), &visitors{rate: 800, clients: 250, address: "10.0.1.%d"}

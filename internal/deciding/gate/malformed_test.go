@@ -55,7 +55,7 @@ func TestMalformedRequestsMeetTheLimit(t *testing.T) {
 	} {
 		for _, hot := range []bool{false, true} {
 			b := build(t, malformedRules, gate.Config{})
-			if hot { // the key of a rule, and that of a path
+			if hot { // the key of a rule, and the key of a path
 				b.hot(hottype.Key(tc.path[1:]+"?!malformed"), hottype.Key(tc.path+"?!malformed"))
 			}
 			var got hottype.Verdict
@@ -89,8 +89,8 @@ func TestMalformedRequestsMeetTheLimit(t *testing.T) {
 	}
 }
 
-// TestLongPath_IsDeniedBeforeRules: also in shadow, and under rules that allow what is malformed or only detect. What
-// needs no path comes first: blocks, exemptions and windows of the client.
+// TestLongPath_IsDeniedBeforeRules: a long path is denied also in shadow mode, and under rules that allow malformed
+// requests or only detect. Checks that need no path come first: blocks, exemptions and windows of the client.
 func TestLongPath_IsDeniedBeforeRules(t *testing.T) {
 	t.Parallel()
 	b := build(t, malformedRules+"query_bounds: {path_bytes: 64}\n"+`
@@ -147,8 +147,8 @@ func TestMalformedInShadow(t *testing.T) {
 	}
 }
 
-// TestABlockIsNotBypassed: whatever spelling a request for a blocked key has, an
-// override that blocks a key blocks what is malformed for its rule.
+// TestABlockIsNotBypassed: an override that blocks a key also blocks the malformed requests of its rule, so that no
+// spelling of a request for the key passes.
 func TestABlockIsNotBypassed(t *testing.T) {
 	t.Parallel()
 	soon := start().Add(time.Hour)

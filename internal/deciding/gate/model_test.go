@@ -41,7 +41,7 @@ type model struct {
 	tried []rules.Override // limits and blocks in shadow mode
 }
 
-// due is one charge with what it means.
+// due is one charge with its meaning for the verdict.
 type due struct {
 	limit.Charge
 	reason string
@@ -103,8 +103,8 @@ func (m *model) dues(req *hottype.Request, keys []hottype.Key, ruleOf []*rules.R
 	return list
 }
 
-// take charges all or nothing and says who denied, local ones before shared,
-// and how long they want to be left alone.
+// take charges all or nothing. It returns the charges that denied, local charges before shared ones, and the longest
+// wait that they require.
 func (m *model) take(now time.Time, list []due) (denied []due, retry time.Duration, results []limit.Result) {
 	charges := make([]limit.Charge, len(list))
 	results = make([]limit.Result, len(list))
@@ -130,7 +130,7 @@ func (m *model) take(now time.Time, list []due) (denied []due, retry time.Durati
 	return nil, 0, results
 }
 
-// answer is what model and gate have to agree on.
+// answer holds the fields in which model and gate have to agree.
 type answer struct {
 	Allowed, Shadowed bool
 	Reason            string
@@ -163,9 +163,8 @@ func (m *model) ask(now time.Time, req *hottype.Request, keys []hottype.Key, rul
 	return a
 }
 
-// decide gives the answer by what is enforced. spared is what the gate answered if it did so without
-// calling a store: then it need not have found the first limit that denies, but
-// has to have found one, of whichever store.
+// decide returns the answer by the limits that are enforced. spared is the answer of the gate if it called no store: it
+// then need not have found the first limit that denies, but has to have found a limit of some store that denies.
 func (m *model) decide(now time.Time, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool,
 	spared *answer) answer {
 	for i, key := range keys {
@@ -199,7 +198,7 @@ func (m *model) decide(now time.Time, req *hottype.Request, keys []hottype.Key, 
 		return answer{Reason: denied[0].reason, Rule: denied[0].rule, Retry: retry}
 	}
 	wouldDeny := false
-	for _, d := range shadow { // each by itself, and apart from what is enforced
+	for _, d := range shadow { // each by itself, and apart from the enforced limits
 		d.Subject.Space = "watched"
 		denied, _, _ := m.take(now, []due{d})
 		wouldDeny = wouldDeny || denied != nil

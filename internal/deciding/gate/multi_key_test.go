@@ -101,8 +101,8 @@ func TestAnExemptValueAmongOthers(t *testing.T) {
 	}
 }
 
-// TestAllKeysOrNone: a request is charged for all its keys or for none, each by the
-// limit of its own, and its client once.
+// TestAllKeysOrNone: a request is charged for all its keys or for no key, each by its own limit, and its client is
+// charged once.
 func TestAllKeysOrNone(t *testing.T) {
 	t.Parallel()
 	b := build(t, severalRules, gate.Config{})

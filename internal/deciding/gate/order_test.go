@@ -37,7 +37,7 @@ overrides:
   - {id: own, key: "topic?id=own", rate: 1, burst: 3}
 `
 
-// said is what the tables compare.
+// said holds the fields that the tables compare.
 type said struct {
 	Allowed bool
 	Reason  string
@@ -122,7 +122,7 @@ func TestClasses(t *testing.T) {
 	if !first.Allowed || first.Class != "crawler" || second.Allowed || second.Reason != hottype.ReasonIPFixed {
 		t.Errorf("%+v %+v", first, second)
 	}
-	// Its window is its own: as everybody, the same address has all of theirs.
+	// Its window is its own: the same address has all of its calls without the class.
 	if v := b.get("/other", "1.1.1.1"); v.Remaining != 4 {
 		t.Errorf("%+v", v)
 	}
@@ -182,7 +182,7 @@ func TestChangesHoldAtOnce(t *testing.T) {
 	ask(said{true, "cold", "", 0, 0})
 }
 
-// Requests that came often enough to be remembered are matched anew with new rules.
+// Requests that were frequent enough to be remembered are matched again with new rules.
 func TestNewRulesAreForKnownTargets(t *testing.T) {
 	t.Parallel()
 	rule := func(params string) *rules.Set {

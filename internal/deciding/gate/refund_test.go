@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// refunds gives back to a shared store in memory.
+// refunds refunds to a shared store in memory.
 type refunds struct{ to *limit.Memory }
 
 func (r refunds) Refund(at time.Time, c limit.Charge) { r.to.RefundAt(at, []limit.Charge{c}) }
@@ -23,8 +23,8 @@ rules:
   - {name: plain, match: {path: /plain}, params: [id], hot: {rate: 1}, limit: {rate: 1, burst: 5}}
 `
 
-// A request whose answer has one of the statuses gives back what it took, and not more than
-// that: a remembered denial is void then, and a bucket is never more than full.
+// A response with one of the statuses refunds the charge of its request, and not more: a remembered denial is void
+// then, and a bucket is never more than full.
 func TestRefundByStatus(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(healthy)
@@ -85,7 +85,7 @@ func TestRefundByStatus(t *testing.T) {
 	}
 }
 
-// While the store is out this process's share is charged, and that is what comes back.
+// While the store is out, this process's share is charged, and that charge is refunded.
 func TestRefundOfAShare(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(failing)

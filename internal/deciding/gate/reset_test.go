@@ -20,8 +20,8 @@ ip: {sliding: {limit: 50, window: 1h}}
 overrides: [{key: "shared?id=cold", action: limit, rate: 1, burst: 5}]
 `
 
-// What a key or a client has used is forgotten: charges, blocks, remembered denials and
-// who of the clients was heavy. What the shared store keeps is reset by others, once.
+// Reset deletes the use of limits by a key or a client: charges, blocks, remembered denials and the heavy clients of
+// the key. The charges in the shared store are reset elsewhere, once.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	b := build(t, resetRules, gate.Config{})
@@ -69,7 +69,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// A client is counted by the overrides, by the windows of all clients, and by those of a class that are others.
+// A client is counted by the overrides, by the windows of all clients, and by the windows of a class that differ from
+// these.
 func TestSubjectsOfAClient(t *testing.T) {
 	t.Parallel()
 	const ip = "ip: {fixed: {limit: 9, window: 1h}, sliding: {limit: 50, window: 1h}}\n"

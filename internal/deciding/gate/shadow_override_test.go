@@ -37,8 +37,8 @@ func (b *bundle) hits(t *testing.T) (met, would uint64) {
 	return 0, 0
 }
 
-// An override in shadow mode leaves what is enforced as it is, is judged for each request, also
-// for those that are denied, and spends no token of what is enforced or of itself enforced later.
+// An override in shadow mode leaves enforced limits unchanged, is judged for each request, also for denied requests,
+// and takes no token of the enforced limits, or of itself when it is enforced later.
 func TestLimitInShadowMode(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []string{"here", "all"} {
@@ -83,7 +83,7 @@ func TestLimitInShadowMode(t *testing.T) {
 	}
 }
 
-// Every target can be tried, and says what it would have done.
+// Every target can be tried in shadow mode, and its denials are counted.
 func TestTargetsInShadowMode(t *testing.T) {
 	t.Parallel()
 	for _, o := range []rules.Override{
@@ -118,8 +118,8 @@ func TestTargetsInShadowMode(t *testing.T) {
 	}
 }
 
-// What is enforced for the same target, by a person or by the file, is not hidden; what would
-// not decide if it were enforced is not tried.
+// An override in shadow mode does not hide an enforced override of the same target, set by a person or by the file; it
+// is not judged if it would not decide when it were enforced.
 func TestShadowModeHidesNothing(t *testing.T) {
 	t.Parallel()
 	const file = triedRules + `
@@ -200,7 +200,7 @@ func TestShadowModeOfAPattern(t *testing.T) {
 	}
 }
 
-// A limit in shadow mode is judged by this process's share, whatever the store does, and never calls it.
+// A limit in shadow mode is judged by this process's share, even if the store fails, and never calls the store.
 func TestShadowModeWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(failing)
@@ -216,7 +216,7 @@ func TestShadowModeWithoutItsStore(t *testing.T) {
 	}
 }
 
-// A request that is denied because of its client does not count for what is tried on its key.
+// A request that is denied because of its client does not count for an override in shadow mode of its key.
 func TestShadowModeOfAKeyLeavesOutDeniedClients(t *testing.T) {
 	t.Parallel()
 	for _, action := range []rules.Action{rules.ActionLimit, rules.ActionBlock} {

@@ -97,8 +97,8 @@ rules:
 	}
 }
 
-// A window in shadow mode denies no client, says which window would have, and leaves
-// an enforced one beside it as it is. Classes may have windows of their own mode.
+// A window in shadow mode denies no client, reports the window that would have denied, and leaves an enforced window
+// beside it unchanged. Classes may have windows with a mode of their own.
 func TestShadowWindows(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"instance", "cluster", "cluster, consistency: async"} {

@@ -22,10 +22,10 @@ import (
 type sharded struct {
 	*limit.Memory
 	mu    sync.Mutex
-	on    [4]string // server of each shard; "": unknown yet
+	on    [4]string // server of each shard, or "" while unknown
 	down  map[string]bool
 	slow  bool // a server that is down waits for the context
-	vague bool // errors do not say which shard failed
+	vague bool // errors do not name the shard that failed
 	calls atomic.Int64
 }
 
@@ -54,7 +54,7 @@ func (s *sharded) Server(shard int) string {
 	return s.on[shard]
 }
 
-// set changes what is down, and where the shards are.
+// set changes whether a server is down, and the servers of the shards.
 func (s *sharded) set(server string, down bool, move ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *sharded) Take(ctx context.Context, now time.Time, charges []limit.Charg
 
 func onShards(t *testing.T, store *sharded, yaml string, log *bytes.Buffer) *bundle {
 	var keys []hottype.Key
-	cfg := gate.Config{Shared: store, Limiters: func() int { return 4 }, Budget: time.Hour} // as build does for its own
+	cfg := gate.Config{Shared: store, Limiters: func() int { return 4 }, Budget: time.Hour} // as in build
 	if log != nil {
 		cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	}
@@ -218,8 +218,8 @@ ip:
   fixed: {limit: 3, window: 1h, scope: cluster, on_store_failure: %s}
 `
 
-// A request has limits on two servers, and one of them fails: its charge goes by its
-// rule's failure policy, the other is exact, and both are charged or none.
+// A request has limits on two servers, and one of them fails: the failure policy of its rule decides about its charge,
+// the other charge is exact, and both are charged or none.
 func TestOneFailedShardOfARequest(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"at once", "refused"} {
@@ -253,7 +253,7 @@ func TestOneFailedShardOfARequest(t *testing.T) {
 	}
 }
 
-// The fallback for a server that is out is charged only with what the others allow.
+// The fallback for a server that is out is charged only if the other servers allow the request.
 func TestPartOfARequestIsGivenBack(t *testing.T) {
 	t.Parallel()
 	store := newSharded()
@@ -273,7 +273,7 @@ func TestPartOfARequestIsGivenBack(t *testing.T) {
 	if v := b.get("/other", "1.1.1.1"); v.Allowed || v.Reason != hottype.ReasonIPFixed || v.Limit != 1 {
 		t.Errorf("%+v", v)
 	}
-	// The share says no: the key keeps its tokens.
+	// The share denies, so the key keeps its tokens.
 	for range 20 {
 		if v := b.get("/open?id=1", "1.1.1.1"); v.Allowed || v.Reason != hottype.ReasonIPFixed {
 			t.Fatalf("%+v", v)
@@ -284,7 +284,7 @@ func TestPartOfARequestIsGivenBack(t *testing.T) {
 	}
 }
 
-// Closed denies for its own part only.
+// The policy closed denies only requests with a charge on the failed server.
 func TestPartOfARequestClosed(t *testing.T) {
 	t.Parallel()
 	store := newSharded()
@@ -376,8 +376,8 @@ func (s halfDenied) Take(_ context.Context, _ time.Time, charges []limit.Charge,
 	return false, nil
 }
 
-// A server that does not answer when another one denies is counted as failing, and
-// the request is denied by what is known.
+// A server that does not answer while another server denies is counted as failing, and the request is denied by the
+// known results.
 func TestDenialBesideAServerThatIsOut(t *testing.T) {
 	t.Parallel()
 	store := halfDenied{newSharded()}

@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// What n processes enforce by themselves adds up to no more than the limit,
-// whatever its algorithm, as long as each allows at least one.
+// The shares that n processes enforce by themselves add up to no more than the limit, for every algorithm, as long as
+// each share allows at least one.
 func TestShareOfEveryAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ whole, want limit.Spec }{
@@ -46,9 +46,8 @@ func TestShareOfEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// What goes beside the amounts is shared out too: a wait stays as long, so that a
-// part of the calls may wait; a block stays as long; and what a bucket starts with is
-// never more than the whole.
+// The options besides the amounts are shared out too: a wait stays as long, so that a part of the calls may wait; a
+// block stays as long; and the tokens with which a bucket starts are never more than in the whole bucket.
 func TestFallbackSpecKeepsWaitAndBlock(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

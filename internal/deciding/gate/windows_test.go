@@ -33,7 +33,8 @@ overrides:
   - {key: "topic?id=5", action: block}
 `
 
-// A preflight is counted in windows of its own, as large as those of its class: its denial would be shown to nobody.
+// A preflight is counted in windows of its own, as large as the windows of its class, because browsers do not show its
+// denial.
 func TestDecide_CountsPreflightsApart(t *testing.T) {
 	t.Parallel()
 	set := parse(t, "rules: [{name: find, match: {path: /find}, params: [q], hot: {rate: 10}}]\n"+
@@ -58,7 +59,7 @@ func TestDecide_CountsPreflightsApart(t *testing.T) {
 					if got := ask("OPTIONS", agent, "PUT"); got != within {
 						t.Errorf("%q: preflight %d: allowed %v", agent, i, got)
 					}
-					if got := ask("PUT", agent, "PUT"); got != within { // the field alone is no preflight
+					if got := ask("PUT", agent, "PUT"); got != within { // the field alone does not make a preflight
 						t.Errorf("%q: request %d: allowed %v", agent, i, got)
 					}
 				}
@@ -74,7 +75,7 @@ func TestDecide_CountsPreflightsApart(t *testing.T) {
 // hidden is a Memory that the gate does not know to be one.
 type hidden struct{ *limit.Memory }
 
-// Windows that are taken without charges decide as those that are charged, in every field and every counter.
+// Windows that are taken without charges decide in the same way as charged windows, in every field and every counter.
 func TestLocalWindowsAreCharges(t *testing.T) {
 	t.Parallel()
 	set := parse(t, localWindows)
