@@ -76,7 +76,7 @@ func TestEdgesOfTheDomain(t *testing.T) {
 	}
 }
 
-// What a state of each kind is under each other spec: its cost, rounded up, at most the capacity.
+// A state of each kind is converted to each other spec: it has its cost, rounded up, bounded by the capacity.
 func TestStateUnderAnotherSpec(t *testing.T) {
 	t.Parallel()
 	const now = 1_000_000_250_000

@@ -17,7 +17,7 @@ func TestValidate(t *testing.T) {
 	second, day := time.Second, 24*time.Hour
 	for _, c := range []struct {
 		spec Spec
-		want string // part of the error, "" for none
+		want string // part of the error, or "" if there is no error
 	}{
 		{Spec{Algorithm: TokenBucket, Limit: 100, Window: second, Burst: 200}, ""},
 		{Spec{Algorithm: TokenBucket, Window: second, Burst: 200}, ""},
@@ -108,8 +108,8 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// What Validate accepts keeps every product below 2^53 and means what the spec
-// says: Fill units a microsecond, Unit of them a token, is Limit a Window.
+// A spec that Validate accepts keeps every product below 2^53, and its compiled form equals the spec: Fill units a
+// microsecond, with Unit of them a token, is Limit a Window.
 func TestTermsAreExact(t *testing.T) {
 	t.Parallel()
 	bound := big.NewInt(1 << 53)
@@ -166,7 +166,7 @@ func TestMicrosStaysInDomain(t *testing.T) {
 	}
 }
 
-// What the constructors of rates of throttled promise, said as specs.
+// The specs have the emission intervals that the constructors of rates of throttled promise.
 func TestEmissionIntervals(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[Spec]time.Duration{

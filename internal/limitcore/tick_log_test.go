@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The memory of a log does not grow with time, and is what its doc says.
+// The memory of a log does not grow with time, and stays within the bound of its doc comment.
 func TestTickLogIsBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -36,7 +36,7 @@ func TestTickLogIsBounded(t *testing.T) {
 	})
 }
 
-// Out of a tick goes at most what is in it, and the sums behind it go down with it.
+// reduce takes no more than its cost out of a tick, and the sums after it decrease by the same amount.
 func TestReduceTape(t *testing.T) {
 	t.Parallel()
 	for i, c := range []struct {
@@ -64,7 +64,7 @@ func TestFirstSeenIsKeptForADay(t *testing.T) {
 	}
 }
 
-// The number of a log that is dropped is given out again; a state of another kind has none.
+// The number of a dropped log is assigned again; a state of another kind has no log.
 func TestNumbersOfLogs(t *testing.T) {
 	t.Parallel()
 	var logs Logs
