@@ -18,7 +18,7 @@ func setOf(version uint64, at, hot, loop time.Duration) report.HotSet {
 		Loops: []hottype.HotKey{{Key: "l", Rate: 1, Until: moment(loop)}}}
 }
 
-// What is hot ends to the microsecond, what is a loop to the nanosecond, each at its own time.
+// A hot key ends to the microsecond, a loop to the nanosecond, each at its own time.
 func TestEndsOfEntries(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ noInputTTL, keep time.Duration }{{0, 10 * time.Minute}, {-1, 0}, {time.Second,

@@ -30,8 +30,7 @@ func drawSet(t *rapid.T, now float64) report.HotSet {
 	return report.HotSet{At: at(now), Keys: list("keys"), Loops: list("loops")}
 }
 
-// facts is what readers act on: which entries there are, since when and until
-// when.
+// facts returns the facts on which readers act: the entries, with their Since and Until.
 func facts(keys []hottype.HotKey) map[ID][2]int64 {
 	m := map[ID][2]int64{}
 	for i := range keys {
@@ -40,8 +39,8 @@ func facts(keys []hottype.HotKey) map[ID][2]int64 {
 	return m
 }
 
-// TestDeltasMakeTheSet: who applies every delta holds what the publisher thinks
-// it holds, and knows of the facts of every set at once.
+// TestDeltasMakeTheSet: a reader that applies every delta holds the set that the publisher thinks it holds, and knows
+// the facts of every set at once.
 func TestDeltasMakeTheSet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -52,7 +52,7 @@ func TestHeavierOfTwo(t *testing.T) {
 		{part("x", 0.5, 10), part("x", 0.25, 30), "x", 0.3125},
 		{part("x", 0.5, 10), part("y", 0.25, 30), "y", 0.1875},
 		{part("x", 0.5, 10), part("y", 0.125, 30), "x", 0.125},
-		{part("y", 0.5, 10), part("x", 0.25, 20), "x", 5. / 30}, // a tie goes by name
+		{part("y", 0.5, 10), part("x", 0.25, 20), "x", 5. / 30}, // the name settles a tie
 		{part("x", 0.5, 10), part("y", 0.25, 20), "x", 5. / 30},
 		{part("", 0, 10), part("y", 0.5, 10), "y", 0.25},
 		{part("", 0.5, 10), part("", 0.5, 10), "", 0},
@@ -80,7 +80,7 @@ func TestShareOfTwo(t *testing.T) {
 	}
 }
 
-// What two publishers say of one key, in full, whichever comes first.
+// The entries of two publishers for one key are merged in every field, in either order.
 func TestMergeInFull(t *testing.T) {
 	t.Parallel()
 	a := hottype.HotKey{Key: "k", Rule: "a", Rate: 10, Lower: 9, Upper: 11, Baseline: 3, Clients: 4, PeakRate: 50,
@@ -120,7 +120,7 @@ func TestMergeInFull(t *testing.T) {
 	}
 }
 
-// What the counters say while one publisher lives, one has no input, one is stale and one has stopped.
+// Stats counts the publishers by state: one is live, one has no input, one is stale and one has stopped.
 func TestStatsOfPublishers(t *testing.T) {
 	t.Parallel()
 	var m Replica
@@ -171,7 +171,8 @@ func TestVersionsOfALocalPublisher(t *testing.T) {
 	}
 }
 
-// The first of those that are heard, at the very end of the time in which a publisher may be silent.
+// FirstPublisher returns the first publisher by name of the received ones, until the very end of the time in which a
+// publisher may be silent.
 func TestFirstOfThoseHeard(t *testing.T) {
 	t.Parallel()
 	var m Replica

@@ -11,8 +11,9 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// A publisher that reads the partitions of a dead one, and has judged them for a whole window, ends its keys. It ends
-// none of one that is heard, of a partition that it does not read, or while it gets no counts or has stopped itself.
+// A publisher that reads the partitions of a dead publisher, and has judged them for a whole window, ends its keys. It
+// does not end the keys of a publisher that is received, keys of a partition that it does not read, or any key while it
+// receives no counts or has stopped itself.
 func TestReplica_EndsKeysOfAPublisherThatIsSilent(t *testing.T) {
 	t.Parallel()
 	const key = "topic?id=1"

@@ -18,8 +18,8 @@ func told(m *Replica, now time.Time) (list []string) {
 	return list
 }
 
-// A publisher that dies disarms no limiter: its keys stay for NoInputTTL, the keys of
-// another one go on as ever, and each change of a state is reported once.
+// A publisher that dies disarms no limiter: its keys stay for NoInputTTL, the keys of another publisher are unaffected,
+// and each change of a state is reported once.
 func TestSilentPublisherKeepsItsKeys(t *testing.T) {
 	t.Parallel()
 	m := &Replica{NoInputTTL: 60 * time.Second}
@@ -74,7 +74,7 @@ func TestSilentPublisherKeepsItsKeys(t *testing.T) {
 	}
 }
 
-// One that is heard again removes what has cooled meanwhile at once.
+// A publisher that is received again at once removes the keys that have cooled meanwhile.
 func TestPublisherIsHeardAgain(t *testing.T) {
 	t.Parallel()
 	m := new(Replica)
@@ -138,7 +138,7 @@ func TestLowerVersionAfterALoss(t *testing.T) {
 	t.Parallel()
 	m := new(Replica)
 	m.Replace("a", set(1000, 0, hot("k1", 1, 5)))
-	m.Replace("a", set(10, 4, hot("k2", 1, 9))) // late, as far as one can know
+	m.Replace("a", set(10, 4, hot("k2", 1, 9))) // late, as far as the replica can know
 	m.Replace("a", set(11, 5, hot("k3", 1, 10)))
 	if got := found(m, at(5)); !slices.Equal(got, []string{"k3=1"}) {
 		t.Errorf("hot %v", got)

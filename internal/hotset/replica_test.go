@@ -30,7 +30,7 @@ func set(version uint64, judged float64, keys ...hottype.HotKey) report.HotSet {
 	return report.HotSet{Version: version, At: at(judged), Keys: keys}
 }
 
-// found lists what is hot, as "key=rate".
+// found lists the hot keys, as "key=rate".
 func found(m *Replica, now time.Time) (list []string) {
 	for _, e := range m.Entries(now) {
 		list = append(list, fmt.Sprintf("%s=%g", e.Key(), e.Hot().Rate))
@@ -232,7 +232,7 @@ func TestReplicaIsUnionOfLatestSets(t *testing.T) {
 				s.Keys = append(s.Keys, hot(hottype.Key(fmt.Sprint("k", k)), float64(1+k), until))
 			}
 			m.Replace(publisher, s)
-			// A set that is over by the time of the next one says nothing against it.
+			// A set that has ended by the time of the next set does not outrank it.
 			if last, ok := latest[publisher]; !ok || s.Version > last.Version ||
 				!s.At.Before((&published{set: last}).validUntil()) {
 				latest[publisher] = s
