@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// A gap between two beats is a standstill for a second after its end, whether Beat or Recent sees the end first; time
-// in which the process runs is none.
+// A gap between two beats is a standstill for a second after its end, whether Beat or Recent notices the end first; the
+// time in which the process runs is not a standstill.
 func TestStandstill_NoticesAGapAndForgetsIt(t *testing.T) {
 	t.Parallel()
 	for _, beatFirst := range []bool{true, false} {
