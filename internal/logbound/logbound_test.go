@@ -119,7 +119,7 @@ func TestLineComesWithoutAFurtherOne(t *testing.T) {
 		"level=WARN msg=lost n=2 suppressed=0 ended=2026-01-02T03:00:00.001Z")
 }
 
-// TestEndWithoutATimer: a library that nothing runs still begins anew.
+// TestEndWithoutATimer: a bounded logger whose Start was not called still begins a repetition again.
 func TestEndWithoutATimer(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
@@ -162,8 +162,8 @@ func TestEventsAreCompleteUpToARate(t *testing.T) {
 	}
 }
 
-// TestTenLinesInAnyMinute logs for an hour what is different each time, as an error with the port of a connection is,
-// in bursts and steadily, at all levels, and looks at each minute. What is suppressed comes once there is room.
+// TestTenLinesInAnyMinute logs for an hour lines that differ each time, as an error with the port of a connection does,
+// in bursts and steadily, at all levels, and checks each minute. Suppressed lines are written once there is room.
 func TestTenLinesInAnyMinute(t *testing.T) {
 	t.Parallel()
 	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
@@ -190,7 +190,7 @@ func TestTenLinesInAnyMinute(t *testing.T) {
 	}
 }
 
-// times is a slog.Handler that keeps when each line came, and adds up what the lines stand for.
+// times is a slog.Handler that keeps the time of each line, and adds up the number of lines for which they stand.
 type times struct {
 	slog.Handler
 	at  []time.Time
@@ -263,7 +263,7 @@ func TestDistinctAttributes(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded logs what a client could choose, and more messages than there are.
+// TestMemoryIsBounded logs texts that a client could choose, and more messages than there are.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
