@@ -21,8 +21,8 @@ import (
 )
 
 // TestEvents_TellThatNoCountsArrive has an aggregator that publishes all the time: to the hot set of a shared pipeline
-// in memory, because a bubble's clock stands still while Redis is asked. Its senders are silent from second 10 to 30.
-// It says so after 3 s, and 3 s later the pipeline is blind.
+// in memory, because a bubble's clock does not advance during a call of Redis. Its senders are silent from second 10 to
+// 30. It reports no input after 3 s, and 3 s later the pipeline is blind.
 func TestEvents_TellThatNoCountsArrive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -64,8 +64,8 @@ func ask(h http.Handler, method, target, name string) *httptest.ResponseRecorder
 	return w
 }
 
-// Middleware with and without options have one cache in common, in which each handler has its
-// own answers. Skip, Cost and Deny mean there what they mean without it.
+// Middleware with and without options share one cache, in which each handler has its own responses. Skip, Cost and Deny
+// have the same meaning there as without the cache.
 func TestCacheOfMiddleware(t *testing.T) {
 	t.Parallel()
 	p := heated(t, 2)

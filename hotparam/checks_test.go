@@ -43,7 +43,7 @@ func TestRules_NeedARule(t *testing.T) {
 	}
 }
 
-// A program can show the errors of rules where they are: each has its file, line and field.
+// A program can show the errors of rules at their places: each has its file, line and field.
 func TestRules_ErrorsHaveFileLineAndField(t *testing.T) {
 	t.Parallel()
 	_, err := hotparam.ParseRules("mine", []byte("rules:\n  - {name: a, params: [], hot: {rate: x}}\n"+

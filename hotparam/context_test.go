@@ -44,8 +44,8 @@ func TestFromContext_FindsVerdictAndClient(t *testing.T) {
 	}
 }
 
-// A fetch of the response cache is for all clients, so that its handler finds no client, not even the client of a
-// middleware around the cache. A request that bypasses the cache is for its own client.
+// A fetch of the response cache is for all clients, so its handler finds no client, not even the client of a middleware
+// around the cache. A request that bypasses the cache is for its own client.
 func TestFromContext_FindsNoClientInAFetch(t *testing.T) {
 	t.Parallel()
 	p := heated(t, 100)

@@ -33,7 +33,7 @@ func judge(t *testing.T, p *hotparam.Pipeline, target string) hotparam.Verdict {
 	return v
 }
 
-// A live override holds for the next request, whatever spelling it was set in, until it is removed.
+// A live override applies to the next request, regardless of the spelling of its key, until it is removed.
 func ExamplePipeline_SetOverride() {
 	rules, err := hotparam.ParseRules("rules.yaml", rulesYAML)
 	if err != nil {
@@ -190,7 +190,8 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// What one process sets holds in the others, and a process without aggregator says that it is blind.
+// An override that one process sets applies in the others, and a process without an aggregator reports that it is
+// blind.
 func TestControlOfManyProcesses(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -257,7 +258,7 @@ func TestWatchRules(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			when := time.Unix(int64(1e9+at), 0) // the clock of files is not that of the test
+			when := time.Unix(int64(1e9+at), 0) // the clock of files is not the clock of the test
 			if err := os.Chtimes(file, when, when); err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// A denial by hand is what the middleware answers, in each form that clients accept.
+// A denial by hand is the same as the response of the middleware, in each form that clients accept.
 func TestDecision_WriteDenialAnswersAsTheMiddleware(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, perClient)

@@ -125,7 +125,7 @@ ip: {fixed: {limit: 2, window: 24h}}
 	// bert 200
 }
 
-// An export takes ten times from the client's window what a page takes.
+// An export takes ten times as much from the client's window as a page.
 func Example_cost() {
 	p := mustNew(`
 rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}]
@@ -171,7 +171,7 @@ classes:
 	// reader 200
 }
 
-// A limit in shadow mode denies nothing and counts what it would deny.
+// A limit in shadow mode denies nothing and counts the requests that it would deny.
 func Example_shadow() {
 	p := mustNew(`
 rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}]
@@ -198,7 +198,7 @@ func Example_blockedNetwork() {
 	// 429
 }
 
-// Events say what happens, for a log or a chat.
+// Events report changes, for a log or a chat.
 func Example_events() {
 	events := make(chan hotparam.Event, 10)
 	p := mustNew("rules: [{name: topic, params: [id], hot: {rate: 200}}]",
@@ -286,7 +286,7 @@ overrides: [{key: "topic?id=42", action: cache}]
 	// 1 answer was forgotten
 }
 
-// A proxy of one's own: what is judged is what the upstream gets.
+// A proxy of one's own: the upstream receives the request that is judged.
 func Example_reverseProxy() {
 	upstream := httptest.NewServer(page)
 	defer upstream.Close()
@@ -313,7 +313,7 @@ func Example_shared() {
 	// Output: true <nil>
 }
 
-// A service is ready while its pipeline knows what is hot.
+// A service is ready while its pipeline knows the hot set.
 func ExampleHealth_Blind() {
 	p := mustNew("rules: [{name: topic, params: [id], hot: {rate: 200}}]", hotparam.Config{})
 	ready := func(w http.ResponseWriter, _ *http.Request) {
@@ -325,7 +325,7 @@ func ExampleHealth_Blind() {
 	// Output: before Run: 503
 }
 
-// Values that nobody may see are hashed before they become keys.
+// Values that must not be seen are hashed before they become keys.
 func ExampleWithHashSecret() {
 	rules, err := hotparam.ParseRules("rules.yaml", []byte(`
 rules: [{name: mail, match: {path: /mail}, params: [{name: to, redact: hash}], hot: {rate: 20}, limit: {rate: 10}}]
@@ -334,7 +334,7 @@ rules: [{name: mail, match: {path: /mail}, params: [{name: to, redact: hash}], h
 	// Output: true <nil>
 }
 
-// This is how a service tests its limits without waiting: time in the bubble passes when all goroutines wait.
+// A service can test its limits in this way without waiting: time in the bubble passes when all goroutines wait.
 func TestViralTopic_OnAVirtualClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

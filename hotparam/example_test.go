@@ -108,7 +108,7 @@ func ExampleNewRules() {
 	// hotparam: rules: Set: Rules[0].Hot.Rate: "-1" is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s
 }
 
-// What does not come by HTTP is judged by its description.
+// A request that does not come by HTTP is judged by its description.
 func ExamplePipeline_Decide() {
 	rules, err := hotparam.ParseRules("rules.yaml", rulesYAML)
 	if err != nil {
@@ -203,7 +203,7 @@ func ExampleNew() {
 	// Output: true cold <nil>
 }
 
-// The middleware responds to denied requests, here to those of a blocked topic.
+// The middleware responds to denied requests, here to requests for a blocked topic.
 func ExamplePipeline_Middleware() {
 	rules, err := hotparam.ParseRules("rules.yaml", append(rulesYAML,
 		"overrides: [{key: 'topic?id=42', action: block}]\n"...))
@@ -242,7 +242,7 @@ func ExampleFromContext() {
 	// Output: 192.0.2.1 cold
 }
 
-// Run delivers counts and applies what is hot. It ends with its context, after the server.
+// Run delivers counts and applies the hot set. It ends with its context, after the server.
 func ExamplePipeline_Run() {
 	p, err := hotparam.New(hotparam.Config{})
 	if err != nil {

@@ -29,7 +29,7 @@ overrides:
 `
 
 // TestPipeline_Explain_SaysWhatDecides has a key that is hot, keys with overrides, and clients with and without a
-// class. Live overrides come before those of the rules.
+// class. Live overrides precede the overrides of the rules.
 func TestPipeline_Explain_SaysWhatDecides(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, explainedRules)

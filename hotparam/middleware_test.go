@@ -19,7 +19,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
-// newPipeline builds one that is not running.
+// newPipeline builds a pipeline that does not run.
 func newPipeline(t *testing.T, cfg hotparam.Config, rules string) *hotparam.Pipeline {
 	t.Helper()
 	var err error

@@ -219,7 +219,7 @@ func TestRulesComeFromAFileThatProgramsShare(t *testing.T) {
 	}
 }
 
-// A limit in shadow mode denies nothing, and what it would have denied is seen.
+// A limit in shadow mode denies nothing, and the denials that it would make are reported.
 func TestShadowIsSeen(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, `
@@ -252,8 +252,8 @@ ip: {sliding: {limit: 2, window: 1h, mode: shadow}}
 	}
 }
 
-// Requests without Run are an error in the log, once. A Pipeline without requests is none, and neither is one that
-// runs.
+// Requests without Run cause an error in the log, once. A Pipeline without requests causes no error, and neither does a
+// Pipeline that runs.
 func TestRunThatWasForgotten(t *testing.T) {
 	for _, c := range []struct {
 		name       string

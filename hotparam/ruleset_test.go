@@ -217,7 +217,7 @@ func drawLimit(rt *rapid.T) (s limit.Spec, file string) {
 	return s, file
 }
 
-// Errors are those of the file, and name the field in Go.
+// The errors are the same as for a file, and name the field in Go.
 func TestErrorsOfGoValues(t *testing.T) {
 	t.Parallel()
 	topic := rule.Rule{

@@ -49,7 +49,7 @@ func TestThereIsNoHandlerForEverybody(t *testing.T) {
 // askFunc sends a request to a mounted handler; each header is "Name: value".
 type askFunc func(method, path, body string, header ...string) *httptest.ResponseRecorder
 
-// mounted is a handler below a prefix, asked by a user who may be what the header Test-Role says.
+// mounted is a handler below a prefix, used by a user whose role the header Test-Role names.
 func mounted(t *testing.T, p *hotparam.Pipeline, prefix string) askFunc {
 	t.Helper()
 	page, err := admin.New(p, admin.Config{Token: token, Access: func(r *http.Request) (string, admin.Role) {
@@ -141,7 +141,7 @@ func TestLinksAreRelative(t *testing.T) {
 	}
 }
 
-// hot is what GET /v1/hot says.
+// hot is the response of GET /v1/hot.
 type hot struct {
 	Keys   []struct{ Key string }
 	Totals struct{ Limiters int }
@@ -195,7 +195,7 @@ type noSink struct{}
 
 func (noSink) Send(context.Context, []hotparam.Count) error { return nil }
 
-// Each page shows all processes, and what one changes holds in the others.
+// The page of each process shows all processes, and a change on it applies to the others.
 func TestPagesOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr()})

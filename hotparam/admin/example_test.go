@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/admin"
 )
 
-// The page is mounted beside what the pipeline protects, below a prefix of the service's choice.
+// The page is mounted beside the handler that the pipeline protects, below a prefix of the service's choice.
 func Example() {
 	p, err := hotparam.New(hotparam.Config{})
 	if err != nil {

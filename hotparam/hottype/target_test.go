@@ -26,8 +26,8 @@ func TestTargetFault(t *testing.T) {
 	}
 }
 
-// TestFaultyByteAtAnyPlace: what looks at eight bytes at once finds what one at a
-// time does, and lets the ordinary pass.
+// TestFaultyByteAtAnyPlace: a search of eight bytes at once finds the same faulty bytes as a search of single bytes,
+// and accepts ordinary bytes.
 func TestFaultyByteAtAnyPlace(t *testing.T) {
 	t.Parallel()
 	for c := range 256 {

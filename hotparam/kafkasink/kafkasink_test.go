@@ -12,7 +12,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
-// A sink that no broker has answered says so at once, and the counts that wait are neither delivered nor dropped.
+// A sink to which no broker has responded reports that it is down at once, and the counts that wait are neither
+// delivered nor dropped.
 func TestSink_IsDownWithoutBrokers(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

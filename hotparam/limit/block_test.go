@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// A block doubles while the subject comes back, and starts over after it has stayed away as long as it was.
+// A block doubles while the subject comes back, and starts over after the subject has stayed away for its length.
 func TestBlockTape(t *testing.T) {
 	t.Parallel()
 	m := limit.NewMemory(limit.MemoryConfig{})
@@ -20,7 +20,7 @@ func TestBlockTape(t *testing.T) {
 	for i, step := range []struct {
 		passes time.Duration
 		cost   int64
-		block  time.Duration // what is left of it
+		block  time.Duration // time that is left of it
 	}{
 		{0, 1, 0}, {0, 0, 0}, {0, 1, time.Hour}, {time.Minute, 1, 59 * time.Minute}, {0, 0, 59 * time.Minute},
 		{59 * time.Minute, 0, 0}, {0, 1, 2 * time.Hour}, {2*time.Hour + time.Second, 1, 3 * time.Hour},
@@ -39,7 +39,7 @@ func TestBlockTape(t *testing.T) {
 			t.Errorf("step %d: %+v, want %+v; %v", i, r[0], want, err)
 		}
 	}
-	// Beside a limit that frees sooner than the block ends, the block is what the caller waits for.
+	// With a limit that has room sooner than the block ends, the caller waits for the block.
 	quick := charges[0]
 	quick.Subject.Name, quick.Cost = "quick", 1
 	quick.Spec.Window, quick.Spec.BlockMax = time.Minute, 0
@@ -102,7 +102,7 @@ func TestResetSubjectHasOnePlace(t *testing.T) {
 	}
 }
 
-// A request that a block denies charges nothing, so that its reset is that of a request without a cost.
+// A request that a block denies charges nothing, so its reset is the reset of a request without a cost.
 func TestBlockedRequestHasTheResetOfAPeek(t *testing.T) {
 	t.Parallel()
 	m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(1_900_000_000_000_000)

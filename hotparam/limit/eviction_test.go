@@ -9,15 +9,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// place is a subject of the model of a table: what the comment of Memory says of evictions, without its code.
+// place is a subject in the model of a table, which follows the doc comment of Memory about evictions, without its
+// code.
 type place struct {
 	name    string
 	calls   uint
 	end, at int64
 }
 
-// evict chooses the place that a new subject gets: of the next eight the first that has expired, else the one called
-// least often, of these the one that expires first, of these the one charged longest ago.
+// evict chooses the place of a new subject: of the next eight the first that has expired, else the place called least
+// often, of these the place that expires first, of these the place charged longest ago.
 func evict(places []place, hand *int, now int64) (best int) {
 	best = -1
 	for range min(8, len(places)) {
@@ -39,8 +40,8 @@ func evict(places []place, hand *int, now int64) (best int) {
 	return best
 }
 
-// Which subjects a full table keeps is what the model says, after every call, and so are the counts of evictions. Tick
-// logs of evicted subjects are used again.
+// A full table keeps the same subjects as the model, after every call, and counts the same evictions. Tick logs of
+// evicted subjects are used again.
 func TestEvictionsAreThoseOfAModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -57,7 +57,7 @@ func ExampleSpec() {
 	// bucketed_window  10,  0; retry after 900ms
 }
 
-// A call may cost more than one, and cost 0 looks without taking.
+// A call may have a cost above 1, and cost 0 peeks without taking.
 func ExampleCharge() {
 	store := limit.NewMemory(limit.MemoryConfig{})
 	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}
@@ -123,7 +123,7 @@ func ExampleTakeUpTo() {
 	// 0 100ms <nil>
 }
 
-// What was charged for nothing is given back, and never more than that.
+// RefundAt refunds a charge that was made for nothing, and never more than that.
 func ExampleMemory_RefundAt() {
 	store := limit.NewMemory(limit.MemoryConfig{})
 	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}
@@ -168,7 +168,7 @@ func ExampleResult_Throttle() {
 	// {Limited:false Limit:16 Remaining:15 RetryAfter:-1 ResetAfter:2}
 }
 
-// A server that has been idle is cold, and is given its load step by step.
+// A server that has been idle is cold, and its load increases step by step.
 func ExampleSpec_warmUp() {
 	store, now := limit.NewMemory(limit.MemoryConfig{}), start
 	spec := limit.Spec{Algorithm: limit.WarmingUp, Limit: 2, Window: time.Second, WarmUp: 4 * time.Second,

@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// Dump writes out every state, for the laws that say that nothing changed.
+// Dump returns every state as text, for the laws by which nothing changes.
 func (m *Memory) Dump() string {
 	var lines []string
 	for i := range m.shards {
@@ -24,9 +24,8 @@ func (m *Memory) Dump() string {
 	return strings.Join(lines, "\n")
 }
 
-// Sweep forgets every subject whose state has expired and returns how many.
-// Nothing depends on it (law U8): it only gives memory back after many subjects have
-// gone. It locks the shards one by one.
+// Sweep forgets every subject whose state has expired and returns the number of them. No decision depends on it (law
+// U8): it only frees memory after many subjects have expired. It locks the shards in turn.
 func (m *Memory) Sweep(now time.Time) int {
 	us, n := limitcore.Micros(now), 0
 	for i := range m.shards {
@@ -41,7 +40,7 @@ func (m *Memory) Sweep(now time.Time) int {
 	return n
 }
 
-// sweep keeps what is live, in fresh memory of the right size.
+// sweep keeps the states that have not ended, in new memory of the right size.
 func (t *table) sweep(now int64) int {
 	live := 0
 	for i := range t.entries {
@@ -76,5 +75,5 @@ func (t *table) sweepBlocks(now int64) {
 	}
 }
 
-// Shards is how many shards there are, and how many subjects each table of one holds.
+// Shards returns the number of shards, and the number of subjects that each table of a shard holds.
 func (m *Memory) Shards() (n, capacity int) { return len(m.shards), m.capacity }

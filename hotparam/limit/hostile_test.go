@@ -9,9 +9,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// A clock that shows what no clock shows, before 1970 or beyond what is kept
-// exactly, allows the capacity and no more; and when it is right again nothing is
-// refilled twice.
+// A clock with an impossible time, before 1970 or beyond the times that are kept exactly, allows the capacity and no
+// more; and when it is right again nothing is refilled twice.
 func TestAbsurdClocks(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []limit.Spec{
@@ -46,7 +45,7 @@ func TestAbsurdClocks(t *testing.T) {
 			want int
 		}{
 			{time.Time{}, 5}, {time.Unix(-1, 0), 0}, {time.Unix(math.MinInt32, 0), 0}, {time.Unix(1_700_000_000, 0), 5},
-			// A clock that is set back by more than ten seconds begins anew, and by less continues.
+			// A clock that is set back by more than ten seconds begins again, and by less continues.
 			{time.Unix(1_600_000_000, 0), 5}, {time.Unix(1_599_999_999, 0), 0}, {time.Unix(1<<36, 0), 5},
 			{time.Unix(1<<37, 0), 0}, {time.Unix(1_700_000_000, 0), 5},
 		} {

@@ -19,7 +19,7 @@ func TestInFlight(t *testing.T) {
 	}
 	for i, c := range []struct {
 		at   time.Duration
-		id   string // "-a" gives a back
+		id   string // "-a" releases a
 		want limit.Result
 	}{
 		{0, "a", limit.Result{Allowed: true, Limit: 2, Remaining: 1, ResetAfter: 10 * second}},

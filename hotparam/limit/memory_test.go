@@ -39,9 +39,8 @@ func take(t interface{ Fatal(...any) }, m *limit.Memory, us int64, name string, 
 	return results[0]
 }
 
-// A flood of fresh values passes through full tables beside a value that is
-// limited: it must not reset it, whatever the algorithm, the size of the tables
-// or the moment at which the value turns up.
+// A flood of fresh values passes through full tables beside a value that is limited: it must not reset that value, for
+// any algorithm, size of the tables or moment at which the value appears.
 func TestFloodResetsNothing(t *testing.T) {
 	t.Parallel()
 	const perSecond, second = 800_000, int64(1_000_000)
@@ -81,8 +80,7 @@ func TestFloodResetsNothing(t *testing.T) {
 	}
 }
 
-// Memory is bounded in every Space, Spaces do not push out each other, and what
-// is pushed out is counted.
+// Memory is bounded in every Space, Spaces do not evict each other's subjects, and evictions are counted.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 100})
@@ -174,8 +172,8 @@ func TestTakeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A refund never lets more pass than if the charge had not been made, whatever
-// happens in between; at once and alone, it restores what was there.
+// A refund never lets more pass than if the charge had not been made, regardless of the calls in between; at once and
+// alone, it restores the state before the charge.
 func TestRefund(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -264,7 +262,7 @@ func TestShardsOfMemory(t *testing.T) {
 	}
 }
 
-// Requests of many goroutines for the same and for new subjects allow what the limit has.
+// Requests of many goroutines for the same and for new subjects allow exactly the limit.
 func TestTakesAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(0)
@@ -290,7 +288,7 @@ func TestTakesAtTheSameTime(t *testing.T) {
 	}
 }
 
-// What is evicted for others is counted, and apart what had not expired yet.
+// Evictions are counted, and separately the evictions of subjects that had not expired yet.
 func TestEvictedAreCounted(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[time.Duration]uint64{0: 1, time.Second - time.Microsecond: 1, time.Second: 0} {

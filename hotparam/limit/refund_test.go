@@ -7,9 +7,9 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// A refund gives back what still counts, and nothing of what does not: to the unit,
-// for each algorithm. Costs are charged at their times; the first one is undone at
-// the time of the last one, and what remains is asked for then and later.
+// A refund returns the part of a charge that still counts, and no other part: to the unit, for each algorithm. Costs
+// are charged at their times; the first cost is undone at the time of the last, and the rest is requested then and
+// later.
 func TestRefundTape(t *testing.T) {
 	t.Parallel()
 	const name = "a"
@@ -62,7 +62,7 @@ func TestRefundTape(t *testing.T) {
 	}
 }
 
-// What a log was given back is not taken from the limit that replaces it.
+// A cost that was refunded to a log is not taken from the limit that replaces the log.
 func TestRefundOfALogBeforeAnotherLimit(t *testing.T) {
 	t.Parallel()
 	m, now := limit.NewMemory(limit.MemoryConfig{}), int64(1_700_000_000_000_000)
@@ -76,8 +76,8 @@ func TestRefundOfALogBeforeAnotherLimit(t *testing.T) {
 	}
 }
 
-// A warm-up gets back what is still owed for a charge, and its warmth: the next call
-// waits as long as if the charge had not been made.
+// A warm-up is refunded the debt that is left of a charge, and its warmth: the next call waits as long as if the charge
+// had not been made.
 func TestRefundOfWarmUp(t *testing.T) {
 	t.Parallel()
 	spec := limit.Spec{Algorithm: limit.WarmingUp, Limit: 10, Window: time.Second, WarmUp: 4 * time.Second,

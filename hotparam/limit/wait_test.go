@@ -71,7 +71,7 @@ func TestMemory_WaitsForEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// A request proceeds when all of its limits let it; one that denies leaves the others as they were.
+// A request proceeds when all of its limits allow it; a limit that denies leaves the others unchanged.
 func TestMemory_WaitsForAllCharges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -86,14 +86,14 @@ func TestMemory_WaitsForAllCharges(t *testing.T) {
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("two requests took %v", took)
 		}
-		fast[0].Cost = 9 // after the one that was taken just now
+		fast[0].Cost = 9 // after the cost that was taken just now
 		if ok, err := store.Take(t.Context(), time.Now(), fast, make([]limit.Result, 1)); !ok || err != nil {
 			t.Errorf("beside: %v, %v", ok, err)
 		}
 	})
 }
 
-// A caller whose context ends has taken nothing: who comes next takes its turn.
+// A caller whose context ends has taken nothing: the next caller takes its turn.
 func TestMemory_WaitReturnsTheCharge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

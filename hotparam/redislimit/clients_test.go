@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// A caller's client by TLS is used as it is.
+// A caller's client by TLS is used unchanged.
 func TestTLSClient(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)

@@ -31,7 +31,7 @@ func Example() {
 	}
 }
 
-// A batch takes what is there, and gives back what it does not use.
+// A batch takes the calls that remain, and refunds the calls that it does not use.
 func ExampleLimiter_AllowUpTo() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
 	defer rdb.Close()

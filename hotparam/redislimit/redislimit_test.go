@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// What holds on one server holds on a cluster.
+// A Limiter has the same laws on a cluster as on one server.
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	single := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), ContextTimeoutEnabled: true})
@@ -39,7 +39,7 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
-// slow gives tokens back so rarely that none comes during a test.
+// slow returns a limit whose tokens return so rarely that no token returns during a test.
 func slow(n int64) limit.Spec { return limit.Every(24*time.Hour, n) }
 
 func whatIsTakenIsGone(t *testing.T, rdb redis.UniversalClient) {
@@ -178,7 +178,7 @@ func manyCallers(t *testing.T, rdb redis.UniversalClient) {
 	}
 }
 
-// The caller's client is as it was: no hook of ours, and open.
+// The caller's client is unchanged: it has no hook of ours, and is open.
 func clientStays(t *testing.T, rdb redis.UniversalClient) {
 	if _, err := redislimit.New(rdb).Allow(t.Context(), "beside", slow(1)); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// The limit of a Spec has the fields that its algorithm requires, and no amounts of another.
+// The limit of a Spec has the fields that its algorithm requires, and no amounts of another algorithm.
 func TestLimitOfHasTheFieldsOfItsAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, a := range limitcore.Algorithms() {

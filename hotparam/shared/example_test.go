@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
-// Many instances of a service share hot keys and limits by Redis; aggregators
-// receive what each of them counts. New needs no server to be up.
+// Many instances of a service share hot keys and limits by Redis; aggregators receive the counts of each instance. New
+// needs no server to be up.
 func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 	defer rdb.Close()

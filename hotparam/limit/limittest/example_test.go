@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit/limittest"
 )
 
-// yourStore is a store of your own; this one is that of one process.
+// yourStore is a store of your own; in this example it is the store of one process.
 type yourStore struct{ limit.Store }
 
 func (s *yourStore) forget() { s.Store = limit.NewMemory(limit.MemoryConfig{}) }
