@@ -24,7 +24,8 @@ func header(fields ...string) http.Header {
 	return h
 }
 
-// Each status, without a word about how long its answer lasts, with one, and with public alone.
+// A response of each status is stored by the rules of RFC 9110, without a stated lifetime, with one, and with public
+// alone.
 func TestStatusesThatAreKept(t *testing.T) {
 	t.Parallel()
 	byThemselves := []int{200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501} // RFC 9110, section 15.1
@@ -47,7 +48,7 @@ func TestStatusesThatAreKept(t *testing.T) {
 	}
 }
 
-// What an answer says of its time, and until when it is what.
+// The age and the lifetimes of an answer follow from its fields.
 func TestTimesOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

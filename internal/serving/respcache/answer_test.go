@@ -177,7 +177,7 @@ func TestRevalidation(t *testing.T) {
 	})
 }
 
-// A POST that succeeds takes out what is stored for its target.
+// A POST that succeeds removes the stored responses of its target.
 func TestInvalidation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -257,7 +257,7 @@ func TestNoCacheIsValidated(t *testing.T) {
 	})
 }
 
-// A 204 and a 304 that nothing asked for have no body, whatever length they state: the client has its answer.
+// A 204, and a 304 for which the fetch did not ask, reach their client without a body, whatever length they state.
 func TestEmptyAnswers_ReachTheirClient(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusNoContent, http.StatusNotModified} {

@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// Each lifetime ends to the nanosecond: what is fresh, what is served while it is fetched again, what
-// is served because the handler fails, and what is fetched anew.
+// Each lifetime ends to the nanosecond: of fresh answers, of answers that are served while they are fetched again, and
+// of answers that are served because the handler fails. After that they are fetched first.
 func TestEachLifetimeEnds(t *testing.T) {
 	t.Parallel()
 	for _, l := range lifetimes {
@@ -65,7 +65,7 @@ func TestUncacheableForASecond(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		at   time.Duration
-		want int64 // of three requests, those that are in the handler at a time
+		want int64 // the number of three requests in the handler at a time
 	}{{0, 3}, {time.Second - 1, 3}, {time.Second, 1}, {-1, 1}} {
 		synctest.Test(t, func(t *testing.T) {
 			b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
@@ -235,7 +235,7 @@ func TestFieldsOfA304(t *testing.T) {
 	})
 }
 
-// The fields of one connection and of one time are not stored, nor those that Connection names.
+// Fields of one connection or one moment are not stored, nor are the fields that Connection names.
 func TestFieldsThatAreNotStored(t *testing.T) {
 	t.Parallel()
 	hop := []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authentication-Info",

@@ -96,7 +96,7 @@ func TestWaitTimeout(t *testing.T) {
 	})
 }
 
-// What the key's limit denies is answered stale for as long as that is allowed.
+// While the key's limit denies fetches, stale answers are served for as long as they may be.
 func TestDeniedRefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// An upstream that repeats whatever it reads in its answer repeats nothing that the first client wrote: all clients
-// after that get the same bytes as if the first one had sent nothing.
+// An upstream that repeats the request in its response repeats nothing that the first client wrote. All later clients
+// get the same bytes as if the first one had sent nothing.
 func TestFirstFetch_CarriesNothingForOthers(t *testing.T) {
 	t.Parallel()
 	reflect := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header) }
@@ -34,8 +34,8 @@ func TestFirstFetch_CarriesNothingForOthers(t *testing.T) {
 	}
 }
 
-// What a client accepts reaches the upstream, so far as it is harmless. An answer that may depend on it without a Vary
-// is confirmed at once by a fetch without it.
+// The types and languages that a client accepts reach the upstream, as far as they are harmless. A response that may
+// depend on them without a Vary is confirmed at once by a fetch without them.
 func TestFirstFetch_SaysWhatItsClientAccepts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestFirstFetch_SaysWhatItsClientAccepts(t *testing.T) {
 	})
 }
 
-// A client gets the answer for its own fields, also where the upstream names one that fetches do not carry.
+// A client gets the response for its own fields, also if the upstream names a field that fetches do not carry.
 func TestFirstFetch_IsRepeatedForADroppedField(t *testing.T) {
 	t.Parallel()
 	for _, listed := range []bool{false, true} {

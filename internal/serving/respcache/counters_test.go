@@ -96,7 +96,7 @@ func (b *bundle) end(t *testing.T) error {
 	return b.Run(ctx)
 }
 
-// A purge takes all variants of a key and counts them, and leaves those of others.
+// A purge removes and counts all variants of a key, and leaves other keys alone.
 func TestPurgeOfVariants(t *testing.T) {
 	t.Parallel()
 	b := build(t, respcache.Config{}, numbered("Vary", "X-Lang"))
@@ -126,7 +126,7 @@ func TestWhatAChangeTakesOut(t *testing.T) {
 	for _, c := range []struct {
 		method, name, value string
 		status              int
-		want                string // of the ids 1, 2, 3 those that are taken out
+		want                string // the removed ones of the ids 1, 2, 3
 	}{
 		{"POST", "", "", 200, "1"}, {"PUT", "", "", 399, "1"}, {"DELETE", "", "", 400, ""},
 		{"GET", "", "", 200, ""}, {"HEAD", "", "", 200, ""}, {"OPTIONS", "", "", 200, ""}, {"TRACE", "", "", 200, ""},

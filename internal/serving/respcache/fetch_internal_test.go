@@ -38,7 +38,7 @@ func stored(at time.Time, fields ...string) *answer {
 	return a
 }
 
-// The handler is asked for the whole response, without the client's conditions, by those of what is stored.
+// A fetch asks the handler for the whole response, with the conditions of the stored answer instead of the client's.
 func TestRequestOfAFetch(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -99,7 +99,7 @@ func TestEndOfAFetch(t *testing.T) {
 	<-f.request.Context().Done()
 }
 
-// What each end of a fetch leaves in its entry.
+// Each end of a fetch has its effect on the entry.
 func TestOutcomeOfAFetch(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -113,10 +113,10 @@ func TestOutcomeOfAFetch(t *testing.T) {
 	const none, marked, later = "", "uncacheable", "retry"
 	for _, c := range []struct {
 		name      string
-		age       time.Duration // of what is stored: fresh 1 s, stale 11 s, for errors 61 s; 0: nothing is
+		age       time.Duration // of the stored answer: fresh 1 s, stale 11 s, on errors 61 s; 0 for none
 		plain     bool
 		how       http.HandlerFunc
-		body      string // that is stored afterwards; "": none
+		body      string // stored afterwards; "" if there is no answer
 		next      string
 		notStored int
 		fails     bool // the entry is failing

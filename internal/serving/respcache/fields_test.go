@@ -17,8 +17,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// Whatever one client sends, a refresh that it causes gives the handler the same request, so that
-// the stored answer stays for all others.
+// A refresh sends the handler the same request, whichever client caused it, so that the stored answer stays for all
+// others.
 func TestNoClientDecidesForOthers(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{
@@ -127,7 +127,7 @@ func TestFirstFetchesFail(t *testing.T) {
 	})
 }
 
-// An error that one client's fields made, and that may be kept, is what others get once at most.
+// An error that one client's fields caused, and that may be stored, reaches other clients once at most.
 func TestErrorsAreConfirmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestErrorsAreConfirmed(t *testing.T) {
 	})
 }
 
-// What is refreshed in vain stays until it has ended, whatever the answer is, and the handler is
+// An answer whose refreshes store nothing stays until its lifetime ends, whatever the response is, and the handler is
 // asked once a second.
 func TestUnkeptRefreshes(t *testing.T) {
 	t.Parallel()
@@ -222,7 +222,7 @@ func TestStaleIfErrorAnswersAtOnce(t *testing.T) {
 	}
 }
 
-// No two requests that the handler could tell apart by what the key covers have one key.
+// Two requests have different keys if the handler can distinguish them by the fields of the key.
 func TestKeysHaveSeparators(t *testing.T) {
 	t.Parallel()
 	part := rapid.StringMatching(`[asx:,/\n]{0,4}`)
@@ -252,7 +252,7 @@ func TestKeysHaveSeparators(t *testing.T) {
 			return w.Body.String()
 		}
 		one, other := draw(rt), draw(rt)
-		if rapid.Bool().Draw(rt, "moved") { // what is at the end of one part begins the next
+		if rapid.Bool().Draw(rt, "moved") { // the end of one part becomes the beginning of the next
 			one = seen{"s" + "x", "/t", "a", "", false}
 			other = seen{"x", "/t", "a", "", true}
 		}
@@ -284,7 +284,7 @@ func TestInformationalAnswers(t *testing.T) {
 	})
 }
 
-// CDN-Cache-Control is for caches like this one, and goes before what is for all.
+// CDN-Cache-Control is for caches like this one, and takes precedence over Cache-Control.
 func TestTargetedCacheControl(t *testing.T) {
 	t.Parallel()
 	past := start().Add(-time.Hour).Format(http.TimeFormat)

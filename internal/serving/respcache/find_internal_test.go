@@ -10,15 +10,16 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// situation is what an entry has when a request comes.
+// situation is the state of an entry when a request comes.
 type situation struct {
-	age                                        time.Duration // of its answer; 0: it has none
+	age                                        time.Duration // of its answer; 0 if there is no answer
 	unsure, failing, running, retries, partial bool
 	uncacheable                                time.Duration // for how much longer
 	notStored                                  int
 }
 
-// expect is what a request gets then: fresh for 1 s, stale until 11 s, on errors until 61 s.
+// expect returns the result of find in the situation: the answer is fresh for 1 s, stale until 11 s, and may be served
+// on errors until 61 s.
 func (c *situation) expect() (answer, backup, pass, lead, wait, plain, alone bool, hits, stale uint64) {
 	const s = time.Second
 	has := c.age > 0
@@ -42,7 +43,7 @@ func (c *situation) expect() (answer, backup, pass, lead, wait, plain, alone boo
 	return false, backup, false, true, false, c.notStored >= 2, false, 0, 0
 }
 
-// What a request gets in each situation of its entry.
+// find returns the expected result in each situation of an entry.
 func TestEachSituationOfAnEntry(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -9,8 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Whatever an upstream says about its answer, what is kept of it has bounds that make sense,
-// and nothing is kept that it forbids.
+// Answers have sensible bounds for any fields of an upstream, and nothing is stored that the upstream forbids.
 func FuzzNewAnswer(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"max-age=5", "", "", ""},
@@ -57,7 +56,7 @@ func FuzzNewAnswer(f *testing.F) {
 	})
 }
 
-// forbidden is whether an answer may not be kept, read by a simpler parser that knows no quotes.
+// forbidden reports whether a response must not be stored, by a simpler parser without quotes.
 func forbidden(control string) bool {
 	if strings.ContainsAny(control, `"\`) {
 		return false

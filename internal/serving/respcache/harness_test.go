@@ -83,7 +83,7 @@ func eachWay(t *testing.T, cfg respcache.Config, run func(t *testing.T, w *way))
 	}
 }
 
-// open builds a way. What it starts ends with the test.
+// open returns a way, which ends with the test.
 func open(t *testing.T, cfg respcache.Config, proxied, h2 bool) *way {
 	t.Helper()
 	w := &way{proxied: proxied}
@@ -129,7 +129,7 @@ func protocols(h2 bool) *http.Protocols {
 	return p
 }
 
-// listen starts a server and gives its URL.
+// listen starts a server and returns its URL.
 func listen(t *testing.T, h http.Handler, h2 bool) string {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(h)
@@ -140,7 +140,7 @@ func listen(t *testing.T, h http.Handler, h2 bool) string {
 	return srv.URL
 }
 
-// reply is what a client got.
+// reply is the response that a client got.
 type reply struct {
 	status          int
 	header, trailer http.Header
@@ -148,7 +148,7 @@ type reply struct {
 	err             error // of a connection that was broken off
 }
 
-// begin asks with fields "Name", "value", … and gives the answer as soon as it begins.
+// begin sends a request with fields "Name", "value", … and returns the response as soon as it begins.
 func (w *way) begin(ctx context.Context, method, target string, fields ...string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, w.url+target, http.NoBody)
 	if err != nil {

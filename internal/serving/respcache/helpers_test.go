@@ -91,7 +91,8 @@ func (b *bundle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}), "")
 }
 
-// open asks in the background, and gives what the client gets when that is over. leave ends the client.
+// open sends a request in the background, and returns its response, which is complete when over is closed. leave ends
+// the client.
 func (b *bundle) open(t *testing.T, target string) (w *httptest.ResponseRecorder, over <-chan struct{}, leave func()) {
 	ctx, leave := context.WithCancel(t.Context())
 	w, ended := httptest.NewRecorder(), make(chan struct{})
@@ -129,7 +130,7 @@ func numbered(fields ...string) http.HandlerFunc {
 	}
 }
 
-// post changes a target: the handler answers with a status, 0: it writes nothing.
+// post changes a target. The handler responds with status, or writes nothing if it is 0.
 func (b *bundle) post(target string, status int) {
 	r := httptest.NewRequest(http.MethodPost, target, http.NoBody)
 	if invalidate := b.Invalidation(httptest.NewRecorder(), r, &verdict.Verdict{Verdict: hottype.Verdict{

@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// What a handler does with its header, its buffer and its ResponseWriter after it has returned
-// changes nothing that was stored, and takes no memory.
+// A handler that uses its header, its buffer and its ResponseWriter after it has returned changes no stored answer, and
+// takes no memory.
 func TestHandlersThatGoOn(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
@@ -51,7 +51,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 	}
 }
 
-// A length that is none, or less than what is written, is treated as the server would without a cache.
+// A Content-Length that is invalid, or less than the written bytes, has the same effect as without a cache.
 func TestHandlersWithFalseLengths(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
@@ -99,7 +99,7 @@ func TestHandlersThatHijack(t *testing.T) {
 	})
 }
 
-// What was asked for before a change is not stored after it, and handlers of changes can flush.
+// A response that was requested before a change is not stored after it, and handlers of changes can flush.
 func TestChangesWhileFetching(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {

@@ -15,7 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// HEAD is answered from what GET has stored, and the other way round: HEAD fetches the whole answer.
+// HEAD is answered from the stored response to GET, and GET from that to HEAD, because a HEAD fetches the whole
+// response.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	for _, methods := range [][]string{{"GET", "HEAD"}, {"HEAD", "GET"}, {"HEAD", "HEAD"}} {
@@ -43,7 +44,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// Parts of a stored answer are those that the origin gives itself.
+// Parts of a stored answer equal the parts that the origin sends.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	const page = "0123456789abcdefghij"
@@ -88,7 +89,7 @@ func TestRanges(t *testing.T) {
 	})
 }
 
-// parts are those of a body, which a boundary that was made at random divides.
+// parts returns the parts of a body that a random boundary separates.
 func parts(t *testing.T, r *reply) (list []string) {
 	t.Helper()
 	kind, params, err := mime.ParseMediaType(r.header.Get("Content-Type"))
@@ -108,8 +109,7 @@ func parts(t *testing.T, r *reply) (list []string) {
 	}
 }
 
-// Trailers reach the client. An answer that has some is not stored, also where it does not say
-// so before.
+// Trailers reach the client. A response with trailers is not stored, even if it does not announce them.
 func TestTrailers(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
@@ -202,8 +202,8 @@ func TestClockSteps(t *testing.T) {
 	})
 }
 
-// What an origin says in more lines and greater numbers than anybody reads is an answer as any
-// other, and what it forbids is not kept.
+// A response with far more lines and greater numbers than usual is treated as any other, and is not stored if the
+// origin forbids it.
 func TestHostileFields(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {

@@ -15,8 +15,8 @@ import (
 
 const topic = "/topic?id=1"
 
-// Many users at the same time, each known in another way, and none gets what was made for
-// another one; those who are known by nothing share one answer.
+// Of many concurrent users, each identified in another way, no user gets the response of another user. Users without an
+// identity share one response.
 func TestUsersNeverMix(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
@@ -65,8 +65,8 @@ func TestUsersNeverMix(t *testing.T) {
 	})
 }
 
-// What is missing is kept as what is there. A failure is kept only where it says so, and while
-// there is a stale answer no client sees it.
+// A missing page is stored like a present one. A failure is stored only if it says so explicitly, and no client sees it
+// while there is a stale answer.
 func TestErrorPages(t *testing.T) {
 	t.Parallel()
 	page := func(status int, control string) http.HandlerFunc {
@@ -172,8 +172,8 @@ func TestAnswersAreWhole(t *testing.T) {
 
 func flush(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
 
-// A handler that dies in the middle of a body leaves no client with a short answer that looks whole, neither the
-// client to whom it streamed nor those who waited, and nothing behind.
+// After a handler has died in the middle of a body, no client takes the short response for a whole one, neither the
+// client to whom it streamed nor the waiting ones, and nothing remains stored.
 func TestShortAnswers(t *testing.T) {
 	t.Parallel()
 	half := strings.Repeat("x", 5000)

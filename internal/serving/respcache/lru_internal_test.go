@@ -31,8 +31,8 @@ func lists(sh *shard) (forward, back []*entry) {
 	return forward, back
 }
 
-// A store evicts what a list by use evicts that is written the simplest way, and counts the same bytes:
-// no more than has to go, of its own shard first. A use within a second of the last one moves nothing.
+// A store evicts the same entries as a model with the simplest list by use, and counts the same bytes: no more than
+// necessary, from its own shard first. A use within a second of the last one moves nothing.
 func TestEvictionOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -112,7 +112,8 @@ func TestEvictionOrder(t *testing.T) {
 	})
 }
 
-// Bytes of what is on its way count too: what has no room is not taken, and gives back what it counted.
+// Bytes of incomplete responses count too. A response without room is not taken, and returns the bytes that were
+// counted for it.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	s := newStore(5000)
@@ -170,7 +171,7 @@ func TestVariantsBecomeMore(t *testing.T) {
 			}
 		}
 	}
-	f := keep(true, "de", "Accept-Encoding") // it says nothing of the fields of one client
+	f := keep(true, "de", "Accept-Encoding") // it does not depend on the fields of one client
 	if e := f.entry; e.notStored != 1 || e.failing {
 		t.Errorf("%+v", e)
 	}

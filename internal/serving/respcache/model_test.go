@@ -16,8 +16,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// lifetime is what a Cache-Control means for an answer, by hand: until when it may be served,
-// and how much longer while it is fetched again, and where that fails.
+// lifetime is a Cache-Control with the hand-computed lifetimes that it means: until when the answer may be served, and
+// how much longer while it is fetched again, and if that fails.
 type lifetime struct {
 	control               string
 	fresh, stale, ifError time.Duration
@@ -39,7 +39,7 @@ var lifetimes = []lifetime{
 	{"max-age=0", 0, 0, 0},
 }
 
-// plan is how the upstream answers next.
+// plan is the form of the upstream's next response.
 type plan struct {
 	lifetime
 	status int
@@ -73,7 +73,7 @@ func (m *made) body() string {
 	return strings.Repeat(fmt.Sprint(m.target, m.lang, m.user, m.serial), 50)
 }
 
-// site is an upstream that knows what it has answered.
+// site is an upstream that remembers its responses.
 type site struct {
 	*bundle
 	plan plan
@@ -138,8 +138,8 @@ func (s *site) ask(method, target, lang, user string) (w *httptest.ResponseRecor
 	return s.bundle.ask(method, target, fields...), false
 }
 
-// Whatever the upstream says and clients ask, no client gets an answer for another one, for
-// another target or variant, one that is older than it may be, or a part of one.
+// For any responses of the upstream and any requests, no client gets the response for another client, target or
+// variant, an outdated response, or a part of one.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

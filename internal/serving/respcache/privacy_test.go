@@ -125,7 +125,7 @@ func TestWhatIsKept(t *testing.T) {
 	}
 }
 
-// must-revalidate and what stands for it let nothing be served stale, whatever the rule says.
+// must-revalidate and its equivalents prevent stale responses, whatever the rule allows.
 func TestNothingStaleAgainstTheUpstream(t *testing.T) {
 	t.Parallel()
 	for _, directive := range []string{"must-revalidate", "proxy-revalidate", "s-maxage=1",
@@ -140,8 +140,8 @@ func TestNothingStaleAgainstTheUpstream(t *testing.T) {
 	}
 }
 
-// What only differs by a field of which the upstream says nothing is one answer; lists of
-// codings in another order are one as well.
+// Requests that differ only by a field that the upstream does not name share one response, as do lists of codings in
+// another order.
 func TestVariantsAreShared(t *testing.T) {
 	t.Parallel()
 	b := build(t, respcache.Config{}, numbered("Vary", "Accept-Encoding"))
@@ -161,7 +161,7 @@ func TestVariantsAreShared(t *testing.T) {
 	}
 }
 
-// Hosts, targets and origins are parts of what answers are stored under.
+// Hosts, targets and origins are parts of the key.
 func TestTargetsNeverMix(t *testing.T) {
 	t.Parallel()
 	b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
@@ -184,7 +184,7 @@ func TestTargetsNeverMix(t *testing.T) {
 	}
 }
 
-// Each part of a target alone tells it from another one.
+// Each part of a target alone distinguishes it from others.
 func TestEachPartOfATargetCounts(t *testing.T) {
 	t.Parallel()
 	base := func() *http.Request {

@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// live is a configuration whose clock is that of the bubble.
+// live is a configuration with the clock of the bubble.
 var live = respcache.Config{Now: time.Now}
 
 const ndjson = "application/x-ndjson"
@@ -150,8 +150,8 @@ func TestSlowBody_LeavesWhatIsStale(t *testing.T) {
 	})
 }
 
-// The time-out ends the storing of a response and lets others go, and its client gets the rest. What was buffered is
-// free again.
+// The time-out ends the storing of a response and the waiting of other requests, and its client gets the rest. The
+// buffered memory is free again.
 func TestTimeout_EndsTheStoringAlone(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]http.HandlerFunc{
@@ -193,8 +193,8 @@ func (b *bundle) marker(t *testing.T) int64 {
 	return other.Stats().Bytes
 }
 
-// A response that no client reads ends as soon as it cannot be stored: one of unknown length when it has outlasted what
-// a request may wait, one of known length at the time-out.
+// A response that no client reads ends as soon as it cannot be stored: with an unknown length when it has taken longer
+// than a request may wait, with a known length at the time-out.
 func TestUnreadResponses_End(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -208,7 +208,7 @@ func TestFieldsOfHits(t *testing.T) {
 	}
 }
 
-// A pause is over at its end, and one that is too long is of a clock that went back.
+// A pause is over at its end. A pause that is too long was set before the clock went back, and does not count.
 func TestBackingOff(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -226,7 +226,7 @@ func TestBackingOff(t *testing.T) {
 	}
 }
 
-// The bytes of an answer are those of its parts, each with what holds it.
+// The bytes of an answer are the sum of its parts, with their overhead.
 func TestBytesOfAnswers(t *testing.T) {
 	t.Parallel()
 	a := &answer{body: make([]byte, 100), fields: []field{fieldOf("Ab", []string{"cde", "f"}), fieldOf("G", nil)}}
