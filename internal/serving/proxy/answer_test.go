@@ -93,8 +93,8 @@ func front(t *testing.T, to *url.URL) string {
 	return srv.URL
 }
 
-// A client gets what the upstream sent, whether the cache is passed by, has the answer fetched, or has it: nothing is
-// added but the fields about limits and the cache, nothing is lost, and each request has an answer.
+// A client gets the upstream's response, whether the request bypasses the cache, the cache fetches the response, or it
+// has it. Only the fields about limits and the cache are added, nothing is lost, and each request gets a response.
 func TestAnswers_ArePassedOnAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestAnswers_ArePassedOnAsTheyAre(t *testing.T) {
 	}
 }
 
-// A client that waits for 100 Continue gets one, whatever the upstream sends.
+// A client that waits for 100 Continue gets exactly one, whether or not the upstream sends one.
 func TestAnswers_HaveOneContinue(t *testing.T) {
 	t.Parallel()
 	for _, interim := range []string{"", "HTTP/1.1 100 Continue\r\n\r\n"} {

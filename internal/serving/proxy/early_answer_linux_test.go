@@ -38,7 +38,8 @@ func TestAnswersBeforeTheBodyArriveWhole(t *testing.T) {
 				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
 					fmt.Fprintf(conn, "HTTP/1.1 413 Too Large\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
 						len(answer), answer)
-					awaitSent(conn) // else the kernel takes back, with the reset, what has not left it
+					// Without this wait the kernel takes back, with the reset, the bytes that have not left it.
+					awaitSent(conn)
 				}
 			}()
 		}

@@ -222,7 +222,7 @@ func TestSlotsOfWhatTheCacheAsksFor(t *testing.T) {
 	}
 }
 
-// ask sends a request with a field, and leaves after a time. It gives the status, 0: none.
+// ask sends a request with a field, and leaves after a time. It returns the status, or 0 if there was no response.
 func ask(t *testing.T, target, field string, patience time.Duration) int {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -24,13 +24,13 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 )
 
-// request is what a gate judged, or what arrived at an upstream.
+// request is a request that a gate judged, or that arrived at an upstream.
 type request struct {
 	method, target, host string
 	header               http.Header
 }
 
-// recorder is a gate that records what it judges. It leaves requests to the cache.
+// recorder is a gate that records the requests that it judges. It leaves requests to the cache.
 type recorder struct {
 	httplimit.Gate
 	mu   sync.Mutex
@@ -38,7 +38,7 @@ type recorder struct {
 	policy
 }
 
-// policy is the cache policy of all requests; nil: none.
+// policy is the cache policy of all requests; it may be nil.
 type policy struct{ *hottype.CachePolicy }
 
 func (g *recorder) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) verdict.Verdict {
@@ -104,8 +104,8 @@ var (
 	})
 )
 
-// What is judged is what is sent: target, authority and each field are the same at the gate and at the
-// upstream, through the proxy and its cache, of clients with HTTP/1.1 and HTTP/2.
+// The proxy sends exactly the request that was judged: target, authority and each field are the same at the gate and at
+// the upstream, through the proxy and its cache, for clients with HTTP/1.1 and HTTP/2.
 func TestWhatIsJudgedIsSent(t *testing.T) {
 	t.Parallel()
 	up, g := newRawUpstream(t), new(recorder)
@@ -208,8 +208,8 @@ func TestWhatTheMiddlewareJudgesIsSent(t *testing.T) {
 	})
 }
 
-// withoutOwnForms removes the fields that a fetch of the cache drops or has in a form of its own. What it does carry of
-// the client, such as addresses and the name of the origin, is what was judged.
+// withoutOwnForms removes the fields that a fetch of the cache drops or has in a form of its own. The fields of the
+// client that it carries, such as addresses and the name of the origin, are the judged ones.
 func withoutOwnForms(judged, arrived *request) {
 	for _, name := range []string{"User-Agent", "Accept-Encoding", "Accept-Language", "X-A"} {
 		delete(judged.header, name)
@@ -222,10 +222,10 @@ func withoutOwnForms(judged, arrived *request) {
 	}
 }
 
-// forwardedFields are those that proxies write.
+// forwardedFields are the fields that proxies write.
 var forwardedFields = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// compare compares what was judged with what arrived.
+// compare compares the judged request with the one that arrived.
 func compare(t *rapid.T, judged, arrived *request) {
 	path, _ := (&hottype.Request{Target: judged.target}).SplitTarget()
 	want := path
@@ -250,7 +250,7 @@ func compare(t *rapid.T, judged, arrived *request) {
 	for name, values := range judged.header {
 		got := arrived.header[name]
 		if name == "User-Agent" && strings.Join(values, "") == "" || name == "Content-Length" {
-			continue // an empty one is none; the length is of the message
+			continue // an empty field counts as absent; the length is of the message
 		}
 		if !slices.Equal(values, got) {
 			t.Fatalf("judged %s: %q, sent %q", name, values, got)

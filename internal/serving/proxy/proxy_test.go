@@ -43,7 +43,7 @@ func (gate) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) ve
 	return v
 }
 
-// upstream is a server that returns what it received.
+// upstream starts a server that returns the requests that it received, and returns its URL.
 func upstream(t *testing.T, name string, h http.HandlerFunc) *url.URL {
 	t.Helper()
 	if h == nil {
@@ -69,7 +69,7 @@ func serve(t *testing.T, cfg proxy.Config) (*proxy.Proxy, string) {
 	return p, srv.URL
 }
 
-// get asks and gives the status and the body.
+// get sends a request and returns the status and the body of the response.
 func get(t *testing.T, target string, header http.Header) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
@@ -112,7 +112,7 @@ func TestRoutesByClass(t *testing.T) {
 	}
 }
 
-// The upstream sees what was judged, also where net/url would tidy it up.
+// The upstream gets the judged target, even if net/url would normalize it.
 func TestTargetIsForwardedAsReceived(t *testing.T) {
 	t.Parallel()
 	_, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "up", nil)}})
