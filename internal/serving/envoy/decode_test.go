@@ -28,7 +28,7 @@ func marshal(t interface{ Fatal(...any) }, m proto.Message) []byte {
 	return b
 }
 
-// Reading by hand and Go's protobuf agree on whatever both can read.
+// Decoding by hand and Go's protobuf agree on every message that both can read.
 func TestDecodeAgreesWithProtobuf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -132,7 +132,7 @@ func receiveCheck(b []byte) (*checkRequest, error) {
 	return in, in.receive(messageOf(b, 1000))
 }
 
-// A check is read in constant memory whatever body Envoy sends along, and a field is found behind any number of others.
+// A check is read in constant memory for any body that Envoy adds, and a field is found behind any number of others.
 func TestReceive_ReadsTheFieldsThatCount(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -23,8 +23,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// A connection ends 10 s after its beginning if no call with the token came, and 5 minutes after its last call; neither
-// health checks nor pings, such as those of Envoy's connection_keepalive, keep it.
+// A connection ends 10 s after its beginning if no call with the token came, and 5 minutes after its last call. Neither
+// health checks nor pings, such as those by Envoy's connection_keepalive, keep it open.
 func TestConnectionsThatAskNothingEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

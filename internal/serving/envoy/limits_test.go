@@ -16,8 +16,8 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
-// The configurations are our own, on what the documentation of envoyproxy/ratelimit says of each
-// part. Limits are by the day, so that no test meets the end of a window.
+// The configurations are our own, and follow the documentation of envoyproxy/ratelimit for each part. Limits are by the
+// day, so that no test meets the end of a window.
 const configured = `
 domain: shop
 descriptors:
@@ -43,8 +43,8 @@ descriptors:
   - {key: file, rate_limit: {unit: day, requests_per_unit: 3}}
 `
 
-// reference is a call and what it answers, as the documentation says. "x3" repeats a call; a
-// descriptor is written k=v,k=v and several are parted by a blank.
+// reference is a list of calls with their responses according to the documentation. "x3" repeats a call. A descriptor
+// is written k=v,k=v, and several are separated by a blank.
 var reference = []struct {
 	name, call string
 	times      int
@@ -238,7 +238,7 @@ func TestParseLimits_ReadsAsEnvoyproxyDoes(t *testing.T) {
 	}
 }
 
-// Patterns match what the same regular expression matches.
+// Patterns match the same texts as the equivalent regular expressions.
 func TestPatternMatches(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// No size of a request that a client chooses takes the denial of its key away: surplus fields and bodies are passed
-// over, and what cannot be kept is denied.
+// A client cannot avoid the denial of its key by the size of its request: surplus fields and bodies are skipped, and a
+// request that cannot be kept is denied.
 func TestCheck_DeniesHoweverLongTheRequestIs(t *testing.T) {
 	t.Parallel()
 	s, conn := serve(t, Config{Gate: gateFunc(denyHot)})

@@ -31,7 +31,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// gateFunc is a Gate that remembers what it was asked.
+// gateFunc is a Gate that calls a function for each request.
 type gateFunc func(r *hottype.Request) hottype.Verdict
 
 func (f gateFunc) DecideForGateway(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
@@ -58,7 +58,7 @@ func denyHot(r *hottype.Request) hottype.Verdict {
 	return v
 }
 
-// serve starts a server and gives a connection to it.
+// serve starts a server and returns a connection to it.
 func serve(t *testing.T, cfg Config) (*Server, *grpc.ClientConn) {
 	t.Helper()
 	s := New(cfg)
@@ -81,7 +81,7 @@ func serve(t *testing.T, cfg Config) (*Server, *grpc.ClientConn) {
 	return s, conn
 }
 
-// raw sends bytes as they are, so that a message can be what no schema allows.
+// raw sends bytes unchanged, so that a message may violate every schema.
 type raw struct{ codec }
 
 func (raw) Marshal(v any) (mem.BufferSlice, error) {
@@ -103,7 +103,7 @@ const (
 	limits = "/" + serviceRateLimit + "/ShouldRateLimit"
 )
 
-// ask is a rate limit request of one descriptor for each list of keys and values, text as it is.
+// ask returns a rate limit request with one descriptor for each list of keys and values, whose texts are unchanged.
 func ask(domain string, descriptors ...[]string) []byte {
 	var b []byte
 	if domain != "" {

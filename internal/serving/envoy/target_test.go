@@ -48,7 +48,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// What a client writes into a value stays in that value, whatever it is.
+// Any text that a client writes into a value stays in that value.
 func TestValuesStayApart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
