@@ -24,7 +24,7 @@ rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 9}, limit
 ip: {fixed: {limit: 100, window: 1m}, trusted_proxies: [10.9.0.0/16]}
 `
 
-// counter remembers what is counted.
+// counter records the counted keys.
 type counter map[string]int64
 
 func (c counter) AddFrom(key []byte, _, n int64, client hottype.Client) {
@@ -258,7 +258,7 @@ func (p *passes) Passed(now time.Time, r gate.PassedRequests) {
 	p.Gate.Passed(now, r)
 }
 
-// A line costs the same whatever its number of requests.
+// The cost of a line does not depend on its number of requests.
 func TestCounts_LineCostsOneCall(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, feedRules)

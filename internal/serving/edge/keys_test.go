@@ -151,7 +151,7 @@ rules:
   - {name: '*', params: [id], hot: {rate: 9}}
 `
 
-// targets are those that upstreams were measured with, and random ones of their parts.
+// targets returns the targets with which upstreams were measured, and random combinations of their parts.
 func targets(t *testing.T, random int) []string {
 	t.Helper()
 	data, err := os.ReadFile("../../rules/testdata/upstreams.json")
@@ -214,8 +214,8 @@ func targets(t *testing.T, random int) []string {
 	return list
 }
 
-// TestKeysOfGatewaysAreThoseOfTheLimiter lets nginx and HAProxy make the keys of plain targets: each is the one that
-// the limiter makes, or they would ask.
+// TestKeysOfGatewaysAreThoseOfTheLimiter lets nginx and HAProxy make the keys of plain targets. Each key is the same as
+// the limiter's, or they would ask.
 func TestKeysOfGatewaysAreThoseOfTheLimiter(t *testing.T) {
 	t.Parallel()
 	random := 400
@@ -421,7 +421,7 @@ func (n *server) close() {
 	}
 }
 
-// key is that of a request, false if the gateway refuses it.
+// key returns the key of a request, and false if the gateway refuses it.
 func (n *server) key(method, host, target string) (string, bool) {
 	n.t.Helper()
 	for fresh := false; ; {
