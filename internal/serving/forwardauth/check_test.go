@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// gate denies ids that are hot, and writes down what it was asked.
+// gate denies ids that are hot, and records the requests about which it was asked.
 type gate struct{ asked []string }
 
 func (g *gate) DecideForGateway(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
@@ -38,7 +38,7 @@ func (g *gate) last() string {
 	return g.asked[len(g.asked)-1]
 }
 
-// proxies trusts what is in front of the gateway.
+// proxies trusts the proxies in front of the gateway.
 func proxies() *httplimit.Clients {
 	return httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "")
 }
@@ -65,7 +65,7 @@ func checkOf(method, target string, lines ...string) *http.Request {
 	return r
 }
 
-// described is what each dialect's gateway says of PUT /topic?id=42 by client 192.0.2.7.
+// described returns the check of each dialect's gateway for PUT /topic?id=42 by client 192.0.2.7.
 func described(d Dialect, target string, more ...string) *http.Request {
 	switch d {
 	case Nginx:
@@ -121,7 +121,7 @@ func wantHeader(t *testing.T, w *httptest.ResponseRecorder, lines ...string) {
 	}
 }
 
-// A check that its gateway did not describe is an error, never an allowed request: what is missing, or there twice,
+// A check that its gateway did not describe is an error, never an allowed request, because a missing or repeated field
 // may be the client's.
 func TestBadChecks(t *testing.T) {
 	t.Parallel()
@@ -176,7 +176,7 @@ func TestBadChecks(t *testing.T) {
 	}
 }
 
-// Hosts that net/http would reject in a check's own Host, and the empty one of HTTP/1.0, are judged as they are.
+// Hosts that net/http would reject in a check's own Host, and the empty host of HTTP/1.0, are judged unchanged.
 func TestAnyHostIsJudged(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{

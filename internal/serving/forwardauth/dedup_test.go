@@ -61,7 +61,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// Two ids of one check are two ids: none is believed.
+// If a check has two request ids, neither is believed.
 func TestTwoRequestIDs(t *testing.T) {
 	t.Parallel()
 	h, g := newHandler(t, Config{Dialect: Nginx, RequestID: "X-Request-ID"})

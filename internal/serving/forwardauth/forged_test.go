@@ -20,7 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// forgeries are what a client can send to pose as another, or to ask for something else.
+// forgeries are fields that a client can send to pose as another one, or to be judged by another request.
 var forgeries = []string{
 	"X-Original-Uri: /free", "X-Original-Url: /free", "X-Original-Method: DELETE", "X-Original-Host: other.example",
 	"X-Rewrite-Url: /free", "X-Forwarded-Uri: /free", "X-Forwarded-Method: DELETE", "X-Forwarded-Host: other.example",
@@ -32,7 +32,8 @@ var forgeries = []string{
 	"PROXY TCP4 6.6.6.6 192.0.2.1 1 2: x", "X_original_uri: /free", "X-Hotparam-Reason: exempt", "Peer: 6.6.6.6",
 }
 
-// gatewayWrites is what the gateway of a dialect sets, whatever its client sent, and what it appends to.
+// gatewayWrites sets the fields that the gateway of a dialect sets for any client, and appends to the fields to which
+// it appends.
 func gatewayWrites(d Dialect, header http.Header) {
 	set := func(lines ...string) {
 		for _, line := range lines {
@@ -48,7 +49,7 @@ func gatewayWrites(d Dialect, header http.Header) {
 		set("X-Original-Url: http://news.example/topic?id=42", "X-Original-Method: PUT", "X-Real-Ip: 192.0.2.7")
 	case Forwarded:
 		set("X-Forwarded-Uri: /topic?id=42", "X-Forwarded-Method: PUT", "X-Forwarded-Host: news.example")
-		header.Add("X-Forwarded-For", "192.0.2.7") // Caddy and Traefik replace it; one that appends is no other
+		header.Add("X-Forwarded-For", "192.0.2.7") // Caddy and Traefik replace it; appending has the same effect
 	case Path:
 		set("X-Real-Ip: 192.0.2.7")
 		header.Add("X-Forwarded-For", "192.0.2.7, 10.0.0.1")
@@ -56,8 +57,8 @@ func gatewayWrites(d Dialect, header http.Header) {
 	}
 }
 
-// Nothing that a client sends changes what is asked about it: each forgery alone, and all of them, in every dialect
-// and with every way to name the client.
+// Fields of a client never change the request that is judged: each forgery alone, and all of them, in every dialect and
+// with every way to name the client.
 func TestForgeriesChangeNothing(t *testing.T) {
 	t.Parallel()
 	for _, d := range Dialects {
@@ -151,7 +152,7 @@ func TestSpellingsHaveTheKeysOfTheMiddleware(t *testing.T) {
 	}
 }
 
-// On the wire net/http may deny a spelling. What it takes arrives byte for byte.
+// On the wire net/http may reject a spelling. Each accepted spelling arrives byte for byte.
 func TestSpellingsOnTheWire(t *testing.T) {
 	t.Parallel()
 	for _, d := range Dialects {
