@@ -81,7 +81,7 @@ func (p *peer) receive() frame {
 	return f
 }
 
-// greet sends the greeting and gives what the agent says.
+// greet sends the greeting and returns the agent's values.
 func (p *peer) greet(more ...byte) map[string]value {
 	b := appendString(appendText(nil, "supported-versions"), "2.0")
 	b = appendUint32(appendText(b, "max-frame-size"), 16380)
@@ -244,7 +244,7 @@ func TestBrokenPeers(t *testing.T) {
 	}
 }
 
-// A slow verdict holds up no other, and what is under way when the agent stops is answered.
+// A slow verdict delays no other, and calls under way are answered when the agent stops.
 func TestCallsOverlap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

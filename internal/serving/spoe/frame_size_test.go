@@ -33,8 +33,8 @@ func greetedPeer(t *testing.T, size uint32, v *hottype.Verdict) *peer {
 	return p
 }
 
-// A frame is never longer than the peer named, whatever the verdict, the number of messages and the size. It always has
-// what the peer decides by.
+// A frame is never longer than the peer allows, for any verdict, number of messages and size. It always has the
+// variables by which the peer decides.
 func TestAgent_WritesNoFrameThatIsLongerThanThePeerNamed(t *testing.T) {
 	t.Parallel()
 	text := rapid.OneOf(rapid.String(), rapid.Just(strings.Repeat("%21", 20_000)),
@@ -67,7 +67,7 @@ func TestAgent_WritesNoFrameThatIsLongerThanThePeerNamed(t *testing.T) {
 	})
 }
 
-// What is left out of a short frame are the last variables, and a long frame has all.
+// A short frame lacks only the last variables, and a long frame has all.
 func TestAgent_LeavesOutWhatIsForPeople(t *testing.T) {
 	t.Parallel()
 	v := hottype.Verdict{Reason: hottype.ReasonHot, Rule: "topic", Key: hottype.Key("topic?id=" + strings.Repeat("a", 150)),

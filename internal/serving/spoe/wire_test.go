@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The bytes are those of the specification's examples and limits.
+// The bytes equal the specification's examples and limits.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[uint64]string{
