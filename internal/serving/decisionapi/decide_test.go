@@ -19,7 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 )
 
-// echo allows what costs less than 10 and shows in the key what it was asked.
+// echo allows requests that cost less than 10, and returns the described request as the key.
 type echo struct{ decisionapi.Gate }
 
 func (echo) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) verdict.Verdict {
@@ -108,7 +108,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// A caller who has left costs no more decisions.
+// A batch stops soon after its caller has left.
 func TestAbandonedBatchStops(t *testing.T) {
 	t.Parallel()
 	d := decisionapi.Decide(echo{})

@@ -76,7 +76,7 @@ func TestDecodeStrings(t *testing.T) {
 	}
 }
 
-// oracle is what encoding/json makes of a check.
+// oracle is a check as encoding/json decodes it.
 type oracle struct {
 	Method  *string           `json:"method"`
 	URI     string            `json:"uri"`
@@ -86,7 +86,7 @@ type oracle struct {
 	Cost    int64             `json:"cost"`
 }
 
-// What this reader accepts, encoding/json accepts too, and reads the same.
+// encoding/json accepts every text that this decoder accepts, and decodes it to the same check.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"method":"GET","uri":"/topic?id=42","host":"a","ip":"1.2.3.4","headers":{"User-Agent":"bot"},"cost":2}`,

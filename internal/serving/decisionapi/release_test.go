@@ -73,7 +73,7 @@ func TestReleaseGivesThePlaceBack(t *testing.T) {
 	}
 }
 
-// With the status of its answer a request gets back what it took of its key's limit.
+// A release with a status refunds the request's charge to its key's limit.
 func TestReleaseWithAStatus(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte(`
@@ -112,7 +112,7 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 1}]
 	}
 }
 
-// A token refunds once, wherever it is sent to, and says what was signed.
+// A token refunds once, and exactly the signed charges, at any limiter.
 func TestRefundOnce(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte(`
