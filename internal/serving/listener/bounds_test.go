@@ -63,7 +63,7 @@ func TestAnEvictedConnectionIsNotIdleAgain(t *testing.T) {
 	}
 }
 
-// One client, an address or a /64, takes its part of the connections and no place of others.
+// One client, an address or a /64, takes at most its share of the connections, and no place of others.
 func TestOneClientHasAPartOfTheConnections(t *testing.T) {
 	t.Parallel()
 	from := &accepting{}
@@ -100,8 +100,8 @@ func TestOneClientHasAPartOfTheConnections(t *testing.T) {
 	}
 }
 
-// HPACK repeats a cookie of 60 KB by 15 bytes: 5,000 requests that are held open would take 300 MB. The client gets
-// 2 MiB of them, and answers of 431. What one of the others sends is answered.
+// HPACK repeats a cookie of 60 KB by 15 bytes, so 5,000 requests that are held open would take 300 MB. The client gets
+// 2 MiB of them, and then responses of 431. Requests of other clients are still answered.
 func TestHeldHeadersAreBounded(t *testing.T) {
 	release := make(chan struct{})
 	s, _ := start(t, func(c *Config) {
@@ -196,8 +196,8 @@ func inUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// HTTP/2 requests are rejected when those under way take what the listener has for them. Requests of HTTP/1 have a
-// connection each, which is counted.
+// HTTP/2 requests are rejected when the requests under way take all memory that the listener has for them. Requests of
+// HTTP/1 have a counted connection each.
 func TestStreamsOfAllClientsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t, func(c *Config) { c.MaxConnections = 1 << 12 })

@@ -22,7 +22,7 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// files are those of one listener's certificate.
+// files are the files of one listener's certificate.
 type files struct {
 	dir  string
 	pair tls.Certificate
@@ -88,7 +88,7 @@ func served(t *testing.T, s *Server, show ...tls.Certificate) (string, error) {
 	return c.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
 }
 
-// log is what a listener said.
+// said is the log of a listener.
 type said struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// What a client sends without end: nothing of it is a request.
+// controlFrames returns functions that write frames which belong to no request. Clients may send them without end.
 func controlFrames() map[string]func(*http2.Framer) error {
 	return map[string]func(*http2.Framer) error{
 		"PING":          func(f *http2.Framer) error { return f.WritePing(false, [8]byte{1}) },
@@ -132,7 +132,7 @@ func TestStreams_ResetsEndTheConnection(t *testing.T) {
 	}
 }
 
-// script is a connection that is read from a list and remembers nothing of what is written.
+// script is a connection that reads from a list and discards the written bytes.
 type script struct {
 	net.Conn
 	next   []byte
@@ -153,7 +153,7 @@ func TestUsualControlFramesPass(t *testing.T) {
 	ping := func(f *http2.Framer) { _ = f.WritePing(false, [8]byte{1}) }
 	grant := func(f *http2.Framer) { _ = f.WriteWindowUpdate(1, 1) }
 	for name, c := range map[string]struct {
-		each    time.Duration // of what follows, 20,000 times
+		each    time.Duration // interval of the calls below, which are made 20,000 times
 		receive func(*http2.Framer)
 		send    func(*http2.Framer)
 		ends    bool
@@ -221,7 +221,7 @@ type writeTo []byte
 
 func (w *writeTo) Write(p []byte) (int, error) { *w = append(*w, p...); return len(p), nil }
 
-// What is no HTTP/2 is not read as its frames.
+// Bytes of other protocols are not read as frames of HTTP/2.
 func TestOtherProtocolsHaveNoFrames(t *testing.T) {
 	t.Parallel()
 	below := &script{next: []byte("PRI * HTTP/2.0\r\n\r\nSX" + string(make([]byte, 100_000)))}

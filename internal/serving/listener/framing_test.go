@@ -11,8 +11,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A request that states the end of its body twice is rejected, and its connection ends with what follows: a gateway in
-// front may read another end. Other requests on a connection, whatever their bodies contain, are served.
+// A request that declares the end of its body twice is rejected, and its connection ends with the bytes after it,
+// because a gateway in front may see another end. Other requests on a connection are served, whatever their bodies
+// contain.
 func TestFraming_AmbiguousBodiesEndTheConnection(t *testing.T) {
 	t.Parallel()
 	const length, coding = "Content-Length: 4\r\n", "Transfer-Encoding: chunked\r\n"
@@ -57,7 +58,7 @@ func TestFraming_AmbiguousBodiesEndTheConnection(t *testing.T) {
 	}
 }
 
-// However a header comes in parts, its fields are found, and nothing of what follows it.
+// The fields of a header are found in any division into parts, and no later bytes are taken for fields.
 func TestFraming_ReadsHeadersInParts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

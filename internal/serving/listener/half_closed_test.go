@@ -72,7 +72,7 @@ func closeWrite(t *testing.T, c net.Conn) {
 	}
 }
 
-// A client that closes its side behind a request gets its answer, also if it has sent more than one.
+// A client that closes its side after a request gets its response, also if it has sent more than one.
 func TestHalfClosedClient_GetsItsAnswer(t *testing.T) {
 	t.Parallel()
 	for name, way := range ways {

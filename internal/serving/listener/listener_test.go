@@ -73,8 +73,7 @@ func dial(t *testing.T, s *Server) net.Conn {
 	return c
 }
 
-// say writes a request on a connection and returns the status of its answer, "" where
-// there is none.
+// say writes a request on a connection and returns the status of its response, or "" if there is none.
 func say(c net.Conn, text string) string {
 	if _, err := io.WriteString(c, text); err != nil {
 		return ""
@@ -110,7 +109,7 @@ func await(t *testing.T, what string, ok func() bool) {
 // gone reports whether the server has closed a connection.
 func gone(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-	_, err := io.Copy(io.Discard, c) // what the server said before does not count
+	_, err := io.Copy(io.Discard, c) // earlier data of the server does not count
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
@@ -207,7 +206,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if !gone(silent) {
 		t.Error("the longest idle connection is still there")
 	}
-	third := busy() // in the place of the one that asked
+	third := busy() // in the place of the connection that asked
 	if !gone(asked) {
 		t.Error("the other idle connection is still there")
 	}

@@ -19,7 +19,7 @@ import (
 
 const whoAmI = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// trusting is a listener that says who it takes a client for.
+// trusting starts a listener whose responses name the client that it sees.
 func trusting(t *testing.T, trusted bool, change func(*Config)) *Server {
 	t.Helper()
 	s, _ := start(t, func(cfg *Config) {
@@ -32,7 +32,7 @@ func trusting(t *testing.T, trusted bool, change func(*Config)) *Server {
 	return s
 }
 
-// answerTo writes text on a connection and gives the body of the answer, "" where there is none.
+// answerTo writes text on a connection and returns the body of the response, or "" if there is none.
 func answerTo(t *testing.T, c net.Conn, text string) string {
 	t.Helper()
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
@@ -109,7 +109,7 @@ func TestTrustedProxyHasToSendAHeader(t *testing.T) {
 	await(t, "the counter", func() bool { return s.Stats().NoHeader == uint64(len(bad)) })
 }
 
-// Who is not trusted cannot say who it is: its header is an odd request.
+// A peer that is not trusted cannot choose its address: its header is an odd request.
 func TestStrangersHeaderIsNotRead(t *testing.T) {
 	t.Parallel()
 	s := trusting(t, false, nil)

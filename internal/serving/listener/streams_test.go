@@ -71,7 +71,7 @@ func (c *h2) greet(window uint32) {
 	_ = c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})
 }
 
-// ask begins a request with so many cookies of 4,000 bytes, and returns its stream.
+// ask begins a request with a number of cookies of 4,000 bytes each, and returns its stream.
 func (c *h2) ask(path string, cookies int) uint32 {
 	c.buf.Reset()
 	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "x"}, {":path", path}} {
@@ -87,7 +87,7 @@ func (c *h2) ask(path string, cookies int) uint32 {
 	return id
 }
 
-// resets reads what the server sends and reports the streams that it resets.
+// resets reads the server's frames and reports the streams that it resets.
 func (c *h2) resets(reset chan<- uint32) {
 	for {
 		f, err := c.ReadFrame()
@@ -156,7 +156,7 @@ func TestStreams_HoldTheAccountUntilTheAnswerIsWritten(t *testing.T) {
 	})
 }
 
-// Where the account is full, a connection has one request that is not in it, also if nobody reads the answers.
+// If the account is full, a connection has one request outside it, even if its client reads no responses.
 func TestStreams_ReadNothingWhileARejectedRequestIsUnanswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,8 +233,8 @@ func TestStreams_GiveThePlaceOfAHeaderBackWithoutAHandler(t *testing.T) {
 	})
 }
 
-// Whatever client, server and handlers do in which order: what is held is that of the streams that are open or whose
-// handlers run, and nothing is held after the end.
+// For any order of actions of client, server and handlers, the account holds exactly the open streams and the streams
+// whose handlers run, and nothing after the end.
 func TestStreams_ReleaseWhatTheyHold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
