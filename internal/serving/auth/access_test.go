@@ -168,8 +168,8 @@ func TestGuardKnowsTheToken(t *testing.T) {
 	}
 }
 
-// A gateway takes 401, 403 and 429 for a denial of its client, so that each call without a valid token gets 503, with
-// the cause. The gateway counts as refused for a minute, and the log says so.
+// A gateway takes 401, 403 and 429 for a denial of its client, so each call without a valid token gets 503, with the
+// cause. The gateway counts as refused for a minute, and the log names the cause too.
 func TestGatewayGuard_AnswersNoVerdict(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer

@@ -41,7 +41,7 @@ func TestTokensHaveNamesRolesAndAnEnd(t *testing.T) {
 		{ann, time.Hour, 401, Caller{}},
 		{token, 0, 0, Caller{Role: Admin}},
 		{NewToken(), 0, 401, Caller{}},
-		// A hash from a stolen file is no token.
+		// A hash from a stolen file does not work as a token.
 		{strings.Fields(FormatToken(Viewer, viewer, time.Time{}))[1], 0, 401, Caller{}},
 	} {
 		if v := ask(g, "192.0.2.1:1", "Bearer "+c.shown, at.Add(c.after)); v.Status != c.status ||
@@ -51,7 +51,7 @@ func TestTokensHaveNamesRolesAndAnEnd(t *testing.T) {
 	}
 }
 
-// Reading the file again with other tokens revokes those that are missing.
+// Reading the file again with other tokens revokes the missing ones.
 func TestTokensAreReplaced(t *testing.T) {
 	t.Parallel()
 	before, after := NewToken(), NewToken()
@@ -65,7 +65,7 @@ func TestTokensAreReplaced(t *testing.T) {
 		ask(g, "192.0.2.1:1", "Bearer "+after, at).Status != 0 {
 		t.Error("the old token holds, or the new one does not")
 	}
-	// No reload opens a listener to everybody.
+	// No reload opens a listener to all callers.
 	if err := g.CheckTokens(nil); err == nil || g.Replace(nil) || ask(g, "192.0.2.1:1", "", at).Status != 401 {
 		t.Errorf("the last token was taken away: %v", err)
 	}
