@@ -38,7 +38,7 @@ func newRecording(set *rules.Set, most int64) *recording {
 	return r
 }
 
-// record serves while Run runs, and gives what Run gives.
+// record calls serve while Run runs, and returns the error of Run.
 func (r *recording) record(serve func()) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -65,7 +65,7 @@ func (r *recording) visit(target string, header ...string) int {
 	return w.Code
 }
 
-// entries reads what was written as learn does.
+// entries reads the written lines as learn does.
 func (r *recording) entries(t *testing.T) (all []string) {
 	t.Helper()
 	for line := range strings.Lines(r.out.String()) {
