@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// ledger notes what was counted.
+// ledger records the counted requests.
 type ledger []string
 
 func (l *ledger) AddFrom(key []byte, second, n int64, client hottype.Client) {
