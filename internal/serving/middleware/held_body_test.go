@@ -32,7 +32,8 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error { close(p); return nil }
 func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// upload sends a request, and then parts of its body, one a second. It sends the status of the response; 0: none.
+// upload sends a request, and then parts of its body, one a second. It sends the status of the response, or 0 if there
+// is none.
 func (p pipes) upload(head string, first, part, parts int) (status chan int) {
 	status = make(chan int, 1)
 	client, server := net.Pipe()

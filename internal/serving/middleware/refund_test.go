@@ -15,8 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 )
 
-// Answers with one of the statuses cost nothing, whether the handler writes them, writes
-// nothing or panics, and whether a response cache stands before it.
+// Requests whose responses have one of the statuses are refunded, whether the handler writes the status, writes nothing
+// or panics, with and without a response cache in front.
 func TestAnswersThatCostNothing(t *testing.T) {
 	t.Parallel()
 	for serve, rule := range map[string]string{"": "", ", cache: {ttl: 0s}": "with a cache"} {
