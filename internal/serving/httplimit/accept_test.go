@@ -44,7 +44,7 @@ func TestBodyFor(t *testing.T) {
 	}
 }
 
-// What an attacker sends costs time by its length and nothing else.
+// An attacker's field costs time in proportion to its length, and no memory.
 func FuzzBodyFor(f *testing.F) {
 	f.Add("text/html;q=0.5, */*")
 	f.Add(strings.Repeat(`;",\`, 50))

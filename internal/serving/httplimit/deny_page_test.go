@@ -59,7 +59,7 @@ func TestInWords(t *testing.T) {
 	}
 }
 
-// Whatever the request asked for, and whatever a rule is called, none of it is in the page or in the text.
+// The page and the text hold no part of the request and no name of a rule.
 func TestPageHoldsNothingOfTheRequest(t *testing.T) {
 	t.Parallel()
 	const evil = `"><script>alert(1)</script>`

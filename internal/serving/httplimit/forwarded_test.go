@@ -35,7 +35,7 @@ func TestClientFromForwarded(t *testing.T) {
 		{[]string{"for=6.6.6.6", "for=192.0.2.43", "for=10.0.0.7"}, "192.0.2.43"},
 		{[]string{"for=6.6.6.6, for=_hidden, for=10.0.0.7"}, "_hidden"},
 		{[]string{`for="_hidden:_port"`}, "_hidden"},
-		// Who cannot be read is not believed, nor anybody before him.
+		// A hop that cannot be read is not believed, nor is any hop before it.
 		{[]string{"for=6.6.6.6, for=unknown, for=10.0.0.7"}, "10.0.0.7"},
 		{[]string{"for=6.6.6.6, proto=https"}, "10.0.0.1"},
 		{[]string{"for=6.6.6.6;for=7.7.7.7"}, "10.0.0.1"},
@@ -48,7 +48,7 @@ func TestClientFromForwarded(t *testing.T) {
 		{[]string{"f r=6.6.6.6"}, "10.0.0.1"},
 		{[]string{"6.6.6.6"}, "10.0.0.1"},
 		{[]string{"for=6.6.6.6;by=" + strings.Repeat("x", 300)}, "10.0.0.1"},
-		// What a client leaves open spoils its own part only.
+		// A quote that a client leaves open spoils only the client's own part.
 		{[]string{`for="6.6.6.6, for=192.0.2.43`}, "192.0.2.43"},
 		{[]string{`for="6.6.6.6\, for="192.0.2.43:1"`}, "192.0.2.43"},
 		{[]string{`by="`, "for=192.0.2.43"}, "192.0.2.43"},
@@ -81,7 +81,7 @@ func named(c *httplimit.Clients, peer string, header http.Header) hottype.Client
 	return r.Client
 }
 
-// FuzzForged writes anything before what a trusted proxy wrote: the client stays who he is.
+// FuzzForged writes any text before the text of a trusted proxy. The client stays the same.
 func FuzzForged(f *testing.F) {
 	for _, s := range []string{"", `for="`, `for="a\`, "for=10.0.0.1", "6.6.6.6", `"`, ",,", "unknown", `for=_x;by="`,
 		"\x00\xff"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// TestHeaderLine_AgreesInEveryForm: the forms in which listeners get header fields all tell a field of one line from
-// one of several, whatever the lines hold. A gateway that joins lines has dropped the white space at their ends.
+// TestHeaderLine_AgreesInEveryForm checks that all forms in which listeners get header fields distinguish a field of
+// one line from one of several, for any lines. A gateway that joins lines has removed the white space at their ends.
 func TestHeaderLine_AgreesInEveryForm(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -17,8 +17,8 @@ type slotted struct{ holder }
 
 func (*slotted) NeedsSlot(time.Time, *hottype.Request) bool { return true }
 
-// Each byte that is read before a slot is counted until the handler has returned, also where the body fails, and what
-// does not fit is read by the handler.
+// Each byte that is read before a slot is counted until the handler has returned, even if the body fails. The handler
+// reads the bytes that exceed the bound.
 func TestAwaitBody_BoundsTheBytesOfAll(t *testing.T) {
 	t.Parallel()
 	for _, before := range []int64{0, maxBeforeSlots - 20<<10, maxBeforeSlots} {

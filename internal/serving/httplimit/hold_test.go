@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// holder records what is reported of a lease.
+// holder records the calls for a lease.
 type holder struct {
 	Gate
 	mu                sync.Mutex

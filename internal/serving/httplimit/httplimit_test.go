@@ -53,7 +53,7 @@ func TestRateLimitFields(t *testing.T) {
 	}
 }
 
-// What is written by hand here is what a structured-field library writes.
+// The fields written by hand equal those of a structured-field library.
 func TestFieldsAreStructured(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,7 +130,7 @@ func TestDeniedForEver(t *testing.T) {
 	}
 }
 
-// Fields and bodies belong to one response: a middleware that changes those of one changes no other.
+// Fields and bodies belong to one response, so a middleware that changes them affects no other response.
 func TestRefusalsShareNothing(t *testing.T) {
 	t.Parallel()
 	v := hottype.Verdict{Rule: "topic", Key: "topic?id=42", Limit: 10, Window: time.Second, RetryAfter: time.Second}
@@ -154,7 +154,7 @@ func TestRefusalsShareNothing(t *testing.T) {
 	}
 }
 
-// Problem documents have the texts of reasons as they are.
+// Problem documents hold the texts of reasons without escapes.
 func TestReasonsAreJSON(t *testing.T) {
 	t.Parallel()
 	for r := range hottype.Reasons() {

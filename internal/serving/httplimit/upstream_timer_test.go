@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// observer records what is reported of upstreams.
+// observer records the calls for upstreams.
 type observer struct {
 	Gate
 	told []string

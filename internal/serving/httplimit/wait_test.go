@@ -32,7 +32,7 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// A verdict becomes an answer, the fields of one, or a wait.
+// Enforce turns a verdict into a response, fields of a response, or a wait.
 func TestEnforce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
