@@ -11,8 +11,8 @@ import (
 // near reports whether two numbers differ by rounding alone.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(1, math.Abs(b)) }
 
-// The capacity grows while requests are denied, latency and requests in flight are below what is steered to, and
-// nothing holds it: at once during the search, after three such ticks later.
+// The capacity grows while requests are denied, latency and requests in flight are below their set points, and nothing
+// holds it: at once during the search, and after three such ticks later.
 func TestGrowthBegins(t *testing.T) {
 	t.Parallel()
 	room := sample{denied: 1, quantile: 0.9, point: 1, flight: 9, wanted: 10, width: 1, lag: 1.2}
@@ -124,7 +124,8 @@ func TestUnreachableTarget(t *testing.T) {
 	}
 }
 
-// What is judged of a second in which latency or failures are exactly what is allowed, or a little more.
+// A second in which latency or failures are exactly at their bounds, or a little above, is judged by the right side of
+// the bound.
 func TestSampleAtItsBounds(t *testing.T) {
 	t.Parallel()
 	exact := middle(bucket(100 * time.Millisecond))

@@ -61,7 +61,7 @@ func TestControllers(t *testing.T) {
 	if b.InFlightCap < 400*0.1 || b.InFlightCap > 400*0.25 {
 		t.Errorf("cap %v", b.InFlightCap)
 	}
-	// The same reports again are no news, and hold for a minute after the last.
+	// The same reports again are not new, and hold for a minute after the last new ones.
 	for _, second := range []int{2, 10, 60} {
 		if held := c.Tick(at(second), set, nil, both); len(held) != 1 || held[0].Rate != b.Rate ||
 			held[0].InFlightCap != b.InFlightCap {
@@ -73,7 +73,7 @@ func TestControllers(t *testing.T) {
 	}
 }
 
-// Two hot keys may have twice what one may have.
+// Two hot keys have twice the range of one.
 func TestRangeFollowsTheHotKeys(t *testing.T) {
 	t.Parallel()
 	set := parse(t)
@@ -110,7 +110,7 @@ func TestToldRequestsAreInFlight(t *testing.T) {
 	var r recorder
 	r.take(begin)
 	r.RecordOutcomes(begin, 500*time.Millisecond, Answered, 10)
-	r.RecordOutcomes(begin, time.Millisecond, Failed, 1) // quick: it says nothing of the latency
+	r.RecordOutcomes(begin, time.Millisecond, Failed, 1) // quick: it shows nothing about the latency
 	r.RecordOutcomes(begin, time.Second, Failed, 1)
 	got := r.take(begin.Add(time.Second))
 	if got.OK != 10 || got.Errors != 2 || math.Abs(got.InFlight-6.001) > 1e-9 {
@@ -165,7 +165,7 @@ func TestQuickFailuresAreNoLatency(t *testing.T) {
 	}
 }
 
-// An upstream that fails while nothing is hot, such as one that is being started, limits nothing.
+// An upstream that fails while no key is hot, such as one that is starting, limits nothing.
 func TestTroubleWithoutHotKeysLimitsNothing(t *testing.T) {
 	t.Parallel()
 	set := parse(t)
@@ -182,7 +182,7 @@ func TestTroubleWithoutHotKeysLimitsNothing(t *testing.T) {
 	}
 }
 
-// A report that is older than a few seconds says nothing of the upstream of now.
+// A report that is older than a few seconds does not count.
 func TestOldReportsAreNotJudged(t *testing.T) {
 	t.Parallel()
 	c := New(rules.UpstreamTarget{Latency: 250 * time.Millisecond}, 10, 1000)
@@ -261,7 +261,7 @@ func TestOwnFailuresLowerLittle(t *testing.T) {
 	}
 }
 
-// Failures that lower rates end are those of overload: the rate falls until they are few.
+// Failures that lower rates reduce are failures by overload: the rate falls until there are few.
 func TestFailuresByOverloadLowerTheRate(t *testing.T) {
 	t.Parallel()
 	for _, left := range []float64{950, 900, 870, 850, 800, 500} {
@@ -279,7 +279,7 @@ func TestFailuresByOverloadLowerTheRate(t *testing.T) {
 	}
 }
 
-// What a saturated upstream answers when it has become slower is its capacity after some seconds.
+// After some seconds, the throughput of a saturated upstream that has become slower is its capacity.
 func TestCapacityThatFallsIsSeenSoon(t *testing.T) {
 	t.Parallel()
 	list := saturate(60, func(second int) float64 {

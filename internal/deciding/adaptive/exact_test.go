@@ -57,7 +57,7 @@ func TestHistogramAddsUp(t *testing.T) {
 	}
 }
 
-// What a process reports: counts, the mean in flight over the seconds since the last report, latency.
+// A recorder reports counts, the mean number of requests in flight since the last report, and latency.
 func TestReportOfARecorder(t *testing.T) {
 	t.Parallel()
 	var r recorder
@@ -77,7 +77,7 @@ func TestReportOfARecorder(t *testing.T) {
 	r.End(after(3*time.Second), 3*time.Second, Failed)
 	r.End(after(3*time.Second), time.Second, Answered) // of before a change of the rules
 	got := r.take(after(4 * time.Second))
-	// one of two seconds, two of one, none: 1 + 2 + 2 of 4 seconds
+	// one request of two seconds, two of one second, and no request: 1 + 2 + 2 of 4 seconds
 	if got.InFlight != 5./4 || got.Seconds != 4 || got.OK != 2 || got.Errors != 1 || got.Hot != 2 || got.Cold != 1 ||
 		got.Denied != 1 || got.LatencySum != 7*time.Second {
 		t.Errorf("%+v", got)
@@ -103,7 +103,7 @@ func TestReportOfARecorder(t *testing.T) {
 	}
 }
 
-// What a report may say at most; rates are rounded to whole requests a second.
+// Reports beyond the bounds are rejected, and rates are rounded to whole requests a second.
 func TestBoundsOfAReport(t *testing.T) {
 	t.Parallel()
 	good := report.Upstream{Seconds: 2, OK: 7, Errors: 2, Hot: 5, Cold: 3, Denied: 1, InFlight: 4,
@@ -144,7 +144,7 @@ func TestBoundsOfAReport(t *testing.T) {
 	}
 }
 
-// What a bound is made of: the reports of the last four seconds, whose age is in its time.
+// A bound is made of the reports of the last four seconds, and its time reflects their age.
 func TestBoundOfSeveralReports(t *testing.T) {
 	t.Parallel()
 	set := parse(t)
@@ -191,8 +191,7 @@ func TestAgeOfReports(t *testing.T) {
 	}
 }
 
-// A controller forgets what it knew after a minute in which nothing was requested of hot keys, and when its
-// target changes.
+// A controller begins again after a minute without requests for hot keys, and when its target changes.
 func TestControllersBeginAnew(t *testing.T) {
 	t.Parallel()
 	set := parse(t)
@@ -218,7 +217,7 @@ func TestControllersBeginAnew(t *testing.T) {
 	}
 }
 
-// What may pass beside the hot keys: the range of those that are hot, or of the rule with the most.
+// Without hot keys, the range is that of the rule with the greatest maximum; with hot keys, it is the sum of theirs.
 func TestRangeWithoutHotKeys(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte(`
@@ -361,7 +360,7 @@ func TestReportsOfAllUpstreams(t *testing.T) {
 	if all.Get("gone") != nil {
 		t.Error("an upstream that no limit follows")
 	}
-	// Probes of a limiter that is alone, and of one that does not know.
+	// Probes of a lone limiter, and of one that does not know the number of limiters.
 	for _, limiters := range []int{0, 1} {
 		var all Upstreams
 		all.Configure(parse(t))

@@ -17,13 +17,13 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/tape.txt")
 
-// course is what a tape is recorded of: an upstream with a queue, and what is requested of it.
+// course is the input of a tape: an upstream with a queue, and the requests for it.
 type course struct {
 	name        string
 	target      rules.UpstreamTarget
 	least, most float64
-	// by second: what the upstream bears, its latency without a queue, requests for hot and for cold
-	// keys, and the part of them that fails; every how many seconds a report comes, and how late
+	// at returns, for a second, the capacity of the upstream, its latency without a queue, the requests for hot and for
+	// cold keys, and the share of them that fails. every is the interval of reports and late their delay, in seconds.
 	at          func(second int) (capacity, latency, hot, cold, failing float64)
 	every, late int
 }
@@ -84,7 +84,7 @@ var courses = []course{
 		}},
 }
 
-// run drives a controller through a course, second by second, and writes what it publishes.
+// run drives a controller through a course, second by second, and writes the bounds that it publishes.
 func (c course) run(out *bytes.Buffer) {
 	fmt.Fprintf(out, "# %s\n", c.name)
 	control, bound, queue := New(c.target, c.least, c.most), hottype.UpstreamLimit{Rate: c.most}, 0.0
@@ -141,9 +141,8 @@ func randomCourse(seed uint64) course {
 	return c
 }
 
-// The controller is a law with many constants, which were found by simulation. The tape holds what it
-// does second by second, and of random courses a digest, so that no change of it is by mistake; -update records it
-// anew.
+// The controller is a law with many constants, which were found by simulation. The tape holds its outputs second by
+// second, and a digest of random courses, so that no change of them is by mistake. -update records it again.
 func TestTape(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
