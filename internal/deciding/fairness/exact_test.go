@@ -11,10 +11,10 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// near is whether two numbers are the same but for rounding.
+// near reports whether two numbers are equal except for rounding.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
 
-// The fair rate and what a client may save, by the limit and the level of its bucket.
+// The fair rate and the tokens that a client may save follow from the limit and the level of its bucket.
 func TestRatesByLevel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -43,7 +43,7 @@ func TestRatesByLevel(t *testing.T) {
 	}
 }
 
-// The times of a Divider are those of its bucket, within bounds.
+// The times of a Divider follow from its bucket, within bounds.
 func TestTimesByLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -64,8 +64,8 @@ func TestTimesByLimit(t *testing.T) {
 	}
 }
 
-// How long a client waits, exactly: for its own credit, that of its network, the network's
-// parent, and for its turn among newcomers.
+// RetryAfter is exact: the time until the client's own credit, its network's credit, the credit of the network's
+// parent, and its turn among newcomers.
 func TestRetryAfterIsExact(t *testing.T) {
 	t.Parallel()
 	who := client("192.0.2.1")
@@ -215,7 +215,7 @@ func TestNewcomersAccount(t *testing.T) {
 	}
 }
 
-// One step of time gives what a second gives, at most.
+// One step advances time by a second at most.
 func TestStepIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ step, counts time.Duration }{
@@ -233,7 +233,7 @@ func TestStepIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever is charged and refunded leaves every account as it was.
+// Charges and their refunds leave every credit as it was.
 func TestRefundUndoesCharge(t *testing.T) {
 	t.Parallel()
 	who := client("192.0.2.1")
@@ -270,7 +270,7 @@ func TestRefundUndoesCharge(t *testing.T) {
 	}
 }
 
-// After a reset everybody begins anew, networks too.
+// After a reset all clients and networks begin again.
 func TestResetForgets(t *testing.T) {
 	t.Parallel()
 	k, total := contended(epoch), 0
@@ -300,8 +300,7 @@ func TestLastOfTheNewcomers(t *testing.T) {
 	}
 }
 
-// A credit survives the sweep that keeps virtual time in range: what was owed is still
-// owed, of clients and of networks.
+// A credit survives the sweep that keeps virtual time in range: debts of clients and of networks stay.
 func TestSweepKeepsDebts(t *testing.T) {
 	t.Parallel()
 	const most = 6
@@ -327,7 +326,7 @@ func TestSweepKeepsDebts(t *testing.T) {
 	}
 }
 
-// The memory of a key is what the package comment promises.
+// The memory of a key has the size in the package comment.
 func TestMemoryOfAKey(t *testing.T) {
 	t.Parallel()
 	if got, want := unsafe.Sizeof(credits{}), uintptr((1024+512)*8+3*8); got != want {
@@ -351,8 +350,7 @@ func TestMemoryOfAKey(t *testing.T) {
 	}
 }
 
-// However much virtual time passes, what was saved stays and what was owed is earned: the range of a credit is
-// never used up.
+// After any advance of virtual time, saved tokens stay and debts are earned: the range of a credit is never used up.
 func TestCreditsOutliveTheirRange(t *testing.T) {
 	t.Parallel()
 	const most = 10

@@ -53,7 +53,7 @@ func TestRetryAfterSuffices(t *testing.T) {
 	}
 }
 
-// A network pays an eighth of what its clients pay, so it has as much as eight of them.
+// A network pays an eighth of its clients' charges, so it has as much as eight clients.
 func TestNetworkIsEightClients(t *testing.T) {
 	t.Parallel()
 	for _, first := range []netip.Addr{netip.MustParseAddr("192.0.2.0"), netip.MustParseAddr("2001:db8:7::")} {
@@ -71,8 +71,7 @@ func TestNetworkIsEightClients(t *testing.T) {
 	}
 }
 
-// The parent of networks pays a quarter of what they pay, so 50 networks of one have as much
-// as four.
+// The parent of networks pays a quarter of their charges, so 50 networks of one parent have as much as four.
 func TestParentIsFourNetworks(t *testing.T) {
 	t.Parallel()
 	for _, first := range []netip.Addr{netip.MustParseAddr("192.0.2.0"), netip.MustParseAddr("2001:db8:7::")} {
@@ -84,14 +83,14 @@ func TestParentIsFourNetworks(t *testing.T) {
 			n, _ := spend(k, epoch, hottype.ClientFromAddr(netip.AddrFrom16(addr)), 1)
 			total += n
 		}
-		// Of 50 networks a few may fall on one set of places, where an account that another took begins anew.
+		// Of 50 networks a few may share one set of places, where a credit that another network took begins again.
 		if total < 4*8*6 || total > 4*8*6+6 {
 			t.Errorf("%s: %d, want 4 x 8 x 6", first, total)
 		}
 	}
 }
 
-// later is when clients that are not known are newcomers.
+// later returns a time at which unknown clients are newcomers.
 func later(k *Divider) time.Time {
 	now := epoch.Add(maxCalm + time.Millisecond)
 	k.RecordDenied(now, Level{Limiters: 1}, hottype.Client{}, 1, Result{})
@@ -252,7 +251,7 @@ func TestEndsWhenItIsCalm(t *testing.T) {
 	}
 }
 
-// A clock that jumps, either way, neither grants a fortune nor starves anybody.
+// A clock that jumps in either direction neither grants a fortune nor starves a client.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	k, who := contended(epoch), client("192.0.2.1")
@@ -293,7 +292,7 @@ func TestVirtualTimeWraps(t *testing.T) {
 	}
 }
 
-// Between answers the level rises by what flows in for this process.
+// Between results the level rises by the tokens that flow in for this process.
 func TestLevelBetweenAnswers(t *testing.T) {
 	t.Parallel()
 	k, spec := contended(epoch), limit.PerSecond(100)
