@@ -286,7 +286,7 @@ func TestPanics(t *testing.T) {
 	})
 }
 
-// Servers have breakers of their own as soon as one fails: what is on the others goes on.
+// Servers have breakers of their own as soon as one fails, so that calls to the others go on.
 func TestEachServerHasABreaker(t *testing.T) {
 	t.Parallel()
 	bubble(t, []string{"a", "b", "a", ""}, func(w *world) {
