@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// numbers reads an answer out of the fuzzer's bytes, eight for each number.
+// numbers reads an answer from the fuzzer's bytes, eight for each number.
 func numbers(data []byte) []int64 {
 	var all []int64
 	for ; len(data) >= 8; data = data[8:] {
@@ -23,7 +23,7 @@ func numbers(data []byte) []int64 {
 	return all
 }
 
-// bytesOf is the other way round.
+// bytesOf is the inverse of numbers.
 func bytesOf(numbers ...int64) []byte {
 	var data []byte
 	for _, n := range numbers {
@@ -32,7 +32,7 @@ func bytesOf(numbers ...int64) []byte {
 	return data
 }
 
-// someBatch has two equal requests of one charge and one of three.
+// someBatch returns a batch of two equal requests with one charge and one request with three.
 func someBatch(t *testing.T) (*batch, []waiter) {
 	t.Helper()
 	charges, _ := aRequest()
@@ -48,8 +48,8 @@ func someBatch(t *testing.T) (*batch, []waiter) {
 	return b, waiters
 }
 
-// The arguments, read as lua/limit_many.lua documents them, have every request, in
-// the order in which they came, and nothing else.
+// The arguments, read as lua/limit_many.lua documents them, contain exactly all requests, in the order of their
+// arrival.
 func TestBatchRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -79,7 +79,7 @@ func TestBatchRoundTrip(t *testing.T) {
 	})
 }
 
-// requestsOf reads the arguments of lua/limit_many.lua, as it does.
+// requestsOf reads the arguments of lua/limit_many.lua as the script does.
 func requestsOf(args []any) (all string) {
 	number := func() int { n := args[0].(int); args = args[1:]; return n }
 	n := number()
@@ -96,7 +96,7 @@ func requestsOf(args []any) (all string) {
 					Unit: args[3].(int64), Fill: args[4].(int64)},
 				args[1].(int64),
 			}
-			if c.Kind == limitcore.KindBucket { // what it takes as its capacity is in units
+			if c.Kind == limitcore.KindBucket { // the script's capacity is in units
 				c.Capacity, c.Slack = c.Capacity/c.Unit, c.Capacity%c.Unit
 			}
 			shapes[s], args = append(shapes[s], c), args[5:]
@@ -119,7 +119,7 @@ func requestsOf(args []any) (all string) {
 	return all
 }
 
-// What the script cannot say is an error for all who wait.
+// An answer that the script cannot give is an error for all waiters.
 func TestBatchDecode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -147,7 +147,7 @@ func TestBatchDecode(t *testing.T) {
 	}
 }
 
-// An answer is rejected, or every waiter reads results that a script could have meant.
+// An answer is rejected, or every waiter reads results that a script could have returned.
 func FuzzBatchDecode(f *testing.F) {
 	f.Add(bytesOf(2, 9, 5, 7, 1, 9, 5, 9, 5, 9, 5, 77))
 	f.Add(bytesOf(1, 9, 5, 300, 0, 9, 5, 3, 9, 5, 0, 9, 5, 0, 77))
@@ -173,7 +173,7 @@ func FuzzBatchDecode(f *testing.F) {
 	})
 }
 
-// An answer for one request is rejected, or read as it is.
+// An answer for one request is rejected, or read unchanged.
 func FuzzReadDecision(f *testing.F) {
 	f.Add(bytesOf(1, 1, 9, 0, 5, 77), byte(1))
 	f.Add(bytesOf(0, 0, 0, -1, 7, 1, 9, 0, 5, 77), byte(2))

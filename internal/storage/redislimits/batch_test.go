@@ -14,9 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Requests of one call are judged as if each had asked after the one before: the same
-// numbers as limit.Memory, whichever are judged as one. Those whose waiters left before
-// it was sent have not asked.
+// Requests of one call are decided one after the other: the numbers equal those from limit.Memory, whichever requests
+// share a place. Requests whose waiters left before the call was sent are not charged.
 func TestBatchMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	store, l := onServer(t, redistest.Start(t))
@@ -62,7 +61,7 @@ func TestBatchMatchesMemoryStore(t *testing.T) {
 			if err := l.send(context.Background(), b); err != nil {
 				rt.Fatal(err)
 			}
-			// Equal requests are judged where the first of them stands.
+			// Equal requests are decided in the place of the first of them.
 			for g := range b.requests {
 				for i, s := range waiters {
 					if int(s.request) == g && !gone[i] {
@@ -74,8 +73,8 @@ func TestBatchMatchesMemoryStore(t *testing.T) {
 	})
 }
 
-// Equal requests for one bucket go a way of their own in the script, to the answers of
-// limit.Memory, also where the state was written under other terms.
+// Equal requests for one bucket have a path of their own in the script, and get the answers of limit.Memory, also if
+// the state was written under other terms.
 func TestBatchOfEqualsMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	store, l := onServer(t, redistest.Start(t))
@@ -111,8 +110,7 @@ func TestBatchOfEqualsMatchesMemoryStore(t *testing.T) {
 	})
 }
 
-// Where all who asked for the first key of a call have left, the second one is
-// charged and not the first.
+// If all callers that asked for the first key of a call have left, the second key is charged and not the first.
 func TestBatchWithoutTheFirst(t *testing.T) {
 	t.Parallel()
 	l := openLimiter(t, redistest.Start(t).Addr())
@@ -136,7 +134,7 @@ func TestBatchWithoutTheFirst(t *testing.T) {
 	}
 }
 
-// addOne gives a request its place.
+// addOne adds a request to the batch and returns its waiter.
 func addOne(rt *rapid.T, l *shardLimiter, b *batch, charges []limit.Charge) waiter {
 	r := new(request)
 	if err := r.set(l.keys, charges); err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// manual is a batcher whose calls are answered when the test says so, or their context
-// ends.
+// manual is a batcher whose calls end when the test sends an answer, or when their context ends.
 type manual struct {
 	batcher
 	sentBatches chan *batch // each as its call is made
@@ -38,7 +37,7 @@ func newManual() *manual {
 	return a
 }
 
-// enqueues gives n equal requests their places.
+// enqueues enqueues n equal requests and returns their waiters.
 func (a *manual) enqueues(t *testing.T, ctx context.Context, name string, n int) []waiter {
 	t.Helper()
 	r, waiters := new(request), make([]waiter, n)
@@ -56,7 +55,7 @@ func (a *manual) enqueues(t *testing.T, ctx context.Context, name string, n int)
 	return waiters
 }
 
-// Requests that come while a call is out share the next one, equal ones a place in it.
+// Requests that arrive during a call share the next call, and equal requests share a place in it.
 func TestBatcherGathers(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
@@ -83,7 +82,7 @@ func TestBatcherGathers(t *testing.T) {
 	}
 }
 
-// Enough different requests are sent beside a call that is out, and wait for one of two.
+// A batch of enough different requests is sent beside a call that is out, and while two are out further requests wait.
 func TestBatcherSendsEnoughBesideACall(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
@@ -121,8 +120,7 @@ func TestBatcherSendsEnoughBesideACall(t *testing.T) {
 	a.calls.Wait()
 }
 
-// A waiter that leaves before a batch is sent is not charged, and a call without waiters
-// any more is not made.
+// A waiter that leaves before a batch is sent is not charged, and a call without waiters is not made.
 func TestBatcherLeave(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
@@ -156,8 +154,8 @@ func TestBatcherLeave(t *testing.T) {
 	}
 }
 
-// Who waits for a call that hangs is back when its context ends, whether that is
-// a deadline or a cancellation, and others go on waiting.
+// A waiter of a call that hangs returns when its context ends, by a deadline or a cancellation, and other waiters
+// continue to wait.
 func TestBatcherWaiterContextEnds(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
@@ -188,8 +186,8 @@ func TestBatcherWaiterContextEnds(t *testing.T) {
 	a.calls.Wait()
 }
 
-// A charge joins the last request only if it is the same in every field, and none once
-// another was asked for.
+// A charge joins the last request only if it is the same in every field, and joins no request once another one was
+// enqueued.
 func TestBatcherJoin(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
@@ -231,7 +229,7 @@ func TestBatcherJoin(t *testing.T) {
 	}
 }
 
-// Calls are bounded in size, and so are those who wait.
+// The size of a call is bounded, and so is the number of waiters.
 func TestBatcherBounds(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
@@ -291,8 +289,7 @@ func TestLimiterManyCallers(t *testing.T) {
 	}
 }
 
-// While the server hangs everybody is back by their deadline; when it goes on,
-// so does the limiter.
+// While the server hangs every caller returns by its deadline. The limiter works again when the server does.
 func TestLimiterFrozen(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -318,8 +315,7 @@ func TestLimiterFrozen(t *testing.T) {
 	}
 }
 
-// Every store that a gate may be given holds the deadline, on a server and on a cluster
-// of which one node is frozen.
+// Every store that a gate may use keeps the deadline, on a server and on a cluster of which one node is frozen.
 func TestStoresHoldTheDeadline(t *testing.T) {
 	t.Parallel()
 	charges := []limit.Charge{hotCharge(100, 1), windowCharge(visitor(1), limit.FixedWindow, 1000, time.Minute, 1)}
@@ -355,7 +351,7 @@ func TestStoresHoldTheDeadline(t *testing.T) {
 	})
 }
 
-// A caller whose context ended before is not charged.
+// A caller whose context ended before the call is not charged.
 func TestLimiterCancelled(t *testing.T) {
 	t.Parallel()
 	l := openLimiter(t, redistest.Start(t).Addr())
@@ -370,7 +366,7 @@ func TestLimiterCancelled(t *testing.T) {
 	}
 }
 
-// Close fails who waits, and does not return before the last call has.
+// Close fails the callers that wait, and does not return before the last call has.
 func TestLimiterClose(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

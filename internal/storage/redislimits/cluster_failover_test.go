@@ -10,8 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// onOtherNodes are a bucket and a window of a client whose states are on different
-// nodes.
+// onOtherNodes returns a bucket and a window of a client whose states are on different nodes.
 func onOtherNodes(t *testing.T, cluster *redistest.Cluster, c *Limiter,
 	burst int64) (bucket, window limit.Charge, other *redistest.Server) {
 	t.Helper()
@@ -55,13 +54,13 @@ func TestKnownDenialStays(t *testing.T) {
 	}
 }
 
-// Where a later node fails, what earlier ones have charged is given back, once.
+// If a later node fails, the charges on earlier nodes are refunded, once.
 func TestFailedRequestIsGivenBackOnce(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	c := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
 	bucket, window, other := onOtherNodes(t, cluster, c, 100)
-	window.Spec.Algorithm = limit.SlidingLog // which fails on a state that is no string
+	window.Spec.Algorithm = limit.SlidingLog // it fails on a state that is not a string
 	key := c.limiterOf(&window.Subject).keys.limitState(&window.Subject)
 	if err := other.Client().LPush(t.Context(), key, "x").Err(); err != nil {
 		t.Fatal(err)

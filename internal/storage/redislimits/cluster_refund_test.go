@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// A request has limits on two nodes, and the second one does not answer, or says no:
-// what the first one has charged is given back, and that once.
+// If a request has limits on two nodes, and the second node does not answer or denies, the charge on the first node is
+// refunded exactly once.
 func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
@@ -45,7 +45,7 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 		_, _, err := take(probe, redistest.Patience, bucket, window)
 		return err == nil
 	})
-	bucket.Cost = 7 // more is charged than is given back: a second refund would show
+	bucket.Cost = 7 // the charge exceeds one refund, so a second refund would show
 	if _, _, err := take(probe, redistest.Patience, bucket); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 }
 
 // After a failover to a server whose clock is behind, a client over its own limit does not drain the bucket of a hot
-// key, and a denial shows blocks and what is left as a peek does.
+// key, and a denial shows blocks and remaining tokens as a peek does.
 func TestDeniedOnClusterWithClockBehind(t *testing.T) {
 	t.Parallel()
 	l, ctx := openCluster(t, redistest.StartCluster(t)), t.Context()

@@ -13,10 +13,10 @@ import (
 	"github.com/hotparam/pipeline/lua"
 )
 
-// sumOf is what a process has written of a window, and in which round.
+// sumOf is the sum that a process has written for a window, and the round in which it wrote it.
 type sumOf struct{ round, sum int64 }
 
-// exchangeModel is what limit_exchange.lua keeps of one window, in Go.
+// exchangeModel is a model in Go of the state that limit_exchange.lua stores for one window.
 type exchangeModel map[string]sumOf
 
 func (m exchangeModel) exchange(id string, round, unsure, now, start, over, sum int64) int64 {
@@ -42,8 +42,8 @@ func (m exchangeModel) exchange(id string, round, unsure, now, start, over, sum 
 	return others
 }
 
-// The script that exchanges sums answers and writes what its model does: calls that come late or twice, windows
-// at their ends, and more processes than there is room for.
+// The script that exchanges sums answers and writes the same as its model, for late and repeated calls, for windows at
+// their ends, and for more processes than there is room for.
 func TestExchangeMatchesItsModel(t *testing.T) {
 	t.Parallel()
 	c := redistest.Start(t).Client()

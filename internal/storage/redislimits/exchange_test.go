@@ -26,8 +26,9 @@ func loneShard(known bool) (*windowShard, *record) {
 	return l, &list[0]
 }
 
-// The clock of Redis is adopted where it differs by more than the call took, or if none was known; sums that
-// were recorded by one that was ahead, or by none, are due again and move with it.
+// The clock of Redis is adopted if it differs by more than the call took, or if no clock was known. Sums are due again
+// and move with it if they were recorded by a clock that was ahead by more than a second, or, if no clock was known, at
+// a time that differs by more than a second.
 func TestClockIsAdopted(t *testing.T) {
 	t.Parallel()
 	const trip = 100 * time.Millisecond
@@ -75,7 +76,8 @@ func TestClockIsAdopted(t *testing.T) {
 	}
 }
 
-// What others have allowed goes to the window that was asked for, and is exchanged even if it is not known.
+// The sum of other processes is stored for the window that was asked for, and the window counts as exchanged even if
+// that sum is unknown.
 func TestOthersGoToTheirWindow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -106,7 +108,7 @@ func TestOthersGoToTheirWindow(t *testing.T) {
 	}
 }
 
-// A sum that is due again is that of the same moment, or of one that is not before 1970.
+// A sum that is due again keeps its time, moved by the change of the clock, but not to a time before 1970.
 func TestAllAreDueAgain(t *testing.T) {
 	t.Parallel()
 	for by, want := range map[int64]int64{0: noon, 5: noon + 5, -5: noon - 5, -2 * noon: 0} {

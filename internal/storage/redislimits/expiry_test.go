@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/lua"
 )
 
-// everyAlgorithm has one limit of each, and what may go beside an algorithm. Their
-// states live for minutes: none is gone before it is looked at.
+// everyAlgorithm returns a limit of each algorithm, and of each option beside an algorithm. Their states live for
+// minutes, so no state expires before the test reads it.
 func everyAlgorithm() map[string]limit.Spec {
 	return map[string]limit.Spec{
 		"bucket":         {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 3},
@@ -36,7 +36,7 @@ func everyAlgorithm() map[string]limit.Spec {
 	}
 }
 
-// mortal is a server on which no key may live for ever, after whatever is done.
+// mortal is a server on which no key may live for ever, after any call.
 type mortal struct {
 	*testing.T
 	raw *redis.Client
@@ -50,9 +50,8 @@ func (m mortal) after(what string) {
 	}
 }
 
-// Law U9 on a real server, for everything that the package can be asked to do:
-// after each call every key has an expiry. There are no exceptions. At the end the
-// server has run every script of the package.
+// Law U9 holds on a real server for every call of the package, without exceptions: after each call every key has an
+// expiry. At the end the server has run every script of the package.
 func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -113,8 +112,7 @@ func (m mortal) limits(travel, first string, spec limit.Spec) {
 	}
 }
 
-// windows exchanges sums that are new, that grow and that shrink, and finds something
-// else under the name.
+// windows exchanges sums that are new, that grow and that shrink, and finds a value of another type under the name.
 func (m mortal) windows() {
 	m.Helper()
 	for i, algorithm := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
@@ -133,7 +131,7 @@ func (m mortal) windows() {
 				now := time.Now()
 				w.ask(m.T, now, c)
 				w.RefundAt(now, []limit.Charge{windowCharge(c.Subject.Client, algorithm, 10, time.Hour, 1)})
-				cancel() // the last exchange tells it
+				cancel() // the last exchange writes the sum
 				if err := redistest.Next(m.T, done, "end of Run"); err != nil {
 					m.Fatal(err)
 				}
@@ -143,7 +141,7 @@ func (m mortal) windows() {
 	}
 }
 
-// others are the calls that have nothing to do with the Limiter.
+// others makes the calls that do not use the Limiter.
 func (m mortal) others() {
 	m.Helper()
 	ctx := m.Context()
@@ -168,8 +166,8 @@ func (m mortal) others() {
 	check("Release", err)
 }
 
-// A bucket that another script has written expires when it is whole, not at the end of that second: it gets a new
-// expiry with the next charge, also where that is whole within the same second.
+// A bucket that another script has written expires when it is full, not at the end of that second: each charge sets a
+// new expiry, also if the bucket is full within the same second.
 func TestBucketOutlivesItsOldExpiry(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

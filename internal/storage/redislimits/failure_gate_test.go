@@ -24,13 +24,13 @@ rules:
 `
 
 const (
-	// budget is long beside what a healthy answer takes on a busy machine, slack is
-	// what such a machine may add to a verdict.
+	// budget is long compared with the time of a healthy answer on a busy machine, and slack is the time that such a
+	// machine may add to a verdict.
 	budget = 250 * time.Millisecond
 	slack  = 2 * time.Second
 )
 
-// failing is a gate, with a real client, before a Redis that fails on demand.
+// failing is a gate with a real client, before a Redis that fails on demand.
 type failing struct {
 	*gate.Gate
 	front *redistest.FaultProxy
@@ -60,7 +60,7 @@ func newFailing(t *testing.T) *failing {
 	return f
 }
 
-// ask is one decision, which must come in time.
+// ask makes one decision, which must come in time.
 func (f *failing) ask(t *testing.T, rule string) hottype.Verdict {
 	t.Helper()
 	began := time.Now()
@@ -73,7 +73,7 @@ func (f *failing) ask(t *testing.T, rule string) hottype.Verdict {
 	return v
 }
 
-// byRedis asks until Redis decides, which must be soon.
+// byRedis asks until Redis decides, which must happen soon.
 func (f *failing) byRedis(t *testing.T, what string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -88,9 +88,8 @@ func (f *failing) byRedis(t *testing.T, what string) {
 	}
 }
 
-// Whatever a server answers instead of a verdict, the verdict comes by the rule's
-// policy, the breaker opens after five and says so once, and when the server is
-// well the limits are its again without a restart.
+// However a server fails to answer, the verdict comes by the rule's policy, the breaker opens after five failures and
+// logs it once, and Redis decides again when the server is healthy, without a restart.
 func TestEveryWayToFail(t *testing.T) {
 	t.Parallel()
 	for name, manner := range map[string]redistest.Fault{

@@ -16,10 +16,9 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Windows that are shared by sums decide as limit.Memory does while no other process
-// allows anything, whatever subjects are called and however much is asked for; what
-// all have allowed is added up meanwhile. So they do wherever the caller's clock
-// jumps, until an exchange says what the time is.
+// Windows that are shared by sums decide as limit.Memory does while no other process allows requests, for any names of
+// subjects and any cost. The sums of all allowed requests are recorded meanwhile. This also holds if the caller's clock
+// jumps, until an exchange reads the time.
 func TestWindowsHostile(t *testing.T) {
 	t.Parallel()
 	server, ctx := redistest.Start(t), context.Background()
@@ -70,7 +69,7 @@ func TestWindowsHostile(t *testing.T) {
 	})
 }
 
-// Specs that no store can keep are errors of all of them, and charge nothing.
+// Specs that no store can keep are errors in all stores, and charge nothing.
 func TestBadSpecsAreErrors(t *testing.T) {
 	t.Parallel()
 	one := open(t, redistest.Start(t).Addr())

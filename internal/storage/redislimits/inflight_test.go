@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Never more run than the bound, and none fails, whatever the callers.
+// With any number of callers, never more run than the bound, and no call fails.
 func TestInFlightOnServer(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
@@ -71,7 +71,7 @@ func TestInFlightOnServer(t *testing.T) {
 	}
 }
 
-// places are those of Redis under one key, with the bounds of each call.
+// places are the places in Redis under one key, with the bounds of each call.
 type places struct {
 	t     *testing.T
 	c     *Limiter

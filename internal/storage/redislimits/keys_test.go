@@ -39,7 +39,7 @@ func TestLimitState(t *testing.T) {
 	}
 }
 
-// Keys are those of the comments: programs of other versions read them, and every shard has a tag of its own.
+// Keys have the documented form, because programs of other versions read them, and every shard has a tag of its own.
 func TestNamesOfKeys(t *testing.T) {
 	t.Parallel()
 	k := newKeys("news")
@@ -63,7 +63,7 @@ func TestNamesOfKeys(t *testing.T) {
 	}
 }
 
-// Different subjects have different keys, whatever strangers put into names.
+// Different subjects have different keys, with any names that strangers choose.
 func TestLimitStateIsInjective(t *testing.T) {
 	t.Parallel()
 	part := rapid.SampledFrom([]string{"", "a", "hot", "a:k", ":", "1:a", "a ", " a", "192.0.2.7", "k:", "h:", "_",

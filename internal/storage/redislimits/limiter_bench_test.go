@@ -12,8 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// One caller after another, on a real server. "redis-us/op" is what the server
-// itself spends on a decision, which is what bounds a cluster.
+// BenchmarkLimiter measures one caller after another, on a real server. "redis-us/op" is the time that the server
+// itself spends on a decision, which bounds a cluster.
 func BenchmarkLimiter(b *testing.B) {
 	s := redistest.Start(b)
 	l, ctx := openLimiter(b, s.Addr()), context.Background()
@@ -43,8 +43,8 @@ func BenchmarkLimiter(b *testing.B) {
 
 var perCall = regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=\d+,usec_per_call=([0-9.]+)`)
 
-// scriptTime is what the server itself spent on a call of a script, in us, since its
-// statistics were reset.
+// scriptTime returns the time that the server itself spent on a call of a script, in us, since its statistics were
+// reset.
 func scriptTime(b *testing.B, s *redistest.Server) float64 {
 	b.Helper()
 	stats := s.Client().Info(context.Background(), "commandstats").Val()
@@ -59,7 +59,7 @@ func scriptTime(b *testing.B, s *redistest.Server) float64 {
 	return us
 }
 
-// Many callers on one hot key.
+// BenchmarkLimiterParallel measures many callers on one hot key.
 func BenchmarkLimiterParallel(b *testing.B) {
 	l := openLimiter(b, redistest.Start(b).Addr())
 	b.SetParallelism(32)

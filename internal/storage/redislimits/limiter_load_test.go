@@ -17,10 +17,9 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Many callers at once, each decision in a call of its own ("alone") and as it
-// is ("together"): the time of every 16th decision, how many one call carries,
-// and the CPU time that Redis and this process spend on one in all, reading and
-// writing included.
+// BenchmarkLimiterCallers measures many callers at once, with each decision in a call of its own ("alone") and in
+// batches ("together"): the time of every 16th decision, the number of decisions in a call, and the CPU time that Redis
+// and this process spend on one decision in all, reading and writing included.
 func BenchmarkLimiterCallers(b *testing.B) {
 	s := redistest.Start(b)
 	for _, load := range []struct {
@@ -67,7 +66,7 @@ func manyKeys(caller, call int) []limit.Charge {
 	return charges
 }
 
-// threeCharges are those of a hot key and of one of a thousand clients.
+// threeCharges returns the charges of a hot key and of one of a thousand clients.
 func threeCharges(caller, call int) []limit.Charge {
 	charges, _ := aRequest()
 	n := (caller*31 + call) % 1000
@@ -79,7 +78,7 @@ func threeCharges(caller, call int) []limit.Charge {
 	return openWide(charges)
 }
 
-// openWide makes limits that allow everything: a denial is cheaper.
+// openWide makes the limits allow everything, because a denial is cheaper.
 func openWide(charges []limit.Charge) []limit.Charge {
 	for i := range charges {
 		charges[i].Spec.Limit, charges[i].Spec.Burst = 1_000_000, 1_000_000
@@ -104,7 +103,7 @@ func warmUp(b *testing.B, l limit.Store, callers int) {
 	all.Wait()
 }
 
-// drive makes b.N calls from so many callers, and gives some of their times.
+// drive makes b.N calls from a number of callers, and returns some of their times.
 func drive(b *testing.B, l limit.Store, callers, each int,
 	request func(caller, call int) []limit.Charge) []time.Duration {
 	var all sync.WaitGroup
@@ -145,7 +144,7 @@ func drive(b *testing.B, l limit.Store, callers, each int,
 	return took
 }
 
-// cpu is what the server has used so far, in seconds.
+// cpu returns the processor time that the server has used so far, in seconds.
 func cpu(b *testing.B, s *redistest.Server) float64 {
 	total := 0.0
 	for line := range strings.Lines(s.Client().Info(context.Background(), "cpu").Val()) {
@@ -161,7 +160,7 @@ func cpu(b *testing.B, s *redistest.Server) float64 {
 	return total
 }
 
-// ourCPU is what this process has used so far, in seconds.
+// ourCPU returns the processor time that this process has used so far, in seconds.
 func ourCPU(b *testing.B) float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

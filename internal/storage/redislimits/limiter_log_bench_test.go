@@ -11,8 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Sliding logs that are full, and a bucketed window, for what a state costs that
-// is read and written whole.
+// BenchmarkLimiterLog measures full sliding logs, and a bucketed window, for the cost of a state that is read and
+// written whole.
 func BenchmarkLimiterLog(b *testing.B) {
 	s := redistest.Start(b)
 	l, ctx := openLimiter(b, s.Addr()), context.Background()

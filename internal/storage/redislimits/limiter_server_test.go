@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// aRequest is held to a hot key's bucket and to both windows of its client.
+// aRequest returns the charges of a request: a hot key's bucket and both windows of its client.
 func aRequest() ([]limit.Charge, []limit.Result) {
 	client := hottype.ClientFromAddr(netip.MustParseAddr("2001:db8::7"))
 	charges := []limit.Charge{
@@ -30,8 +30,7 @@ func aRequest() ([]limit.Charge, []limit.Result) {
 	return charges, make([]limit.Result, len(charges))
 }
 
-// By the server's own clock: a denial is over when it says so, and every key
-// goes when it means nothing any more.
+// By the server's own clock a denial ends at the stated time, and every key expires when it no longer counts.
 func TestLimiterByServerClock(t *testing.T) {
 	t.Parallel()
 	l, ctx := openLimiter(t, redistest.Start(t).Addr()), context.Background()
@@ -79,14 +78,14 @@ func TestLimiterRoundTrips(t *testing.T) {
 	}
 }
 
-// A server that hangs, is gone or holds nonsense is an error in time, and the
-// limiter works again when the server does.
+// A server that hangs, is away or holds wrong data is an error in time, and the limiter works again when the server
+// does.
 func TestLimiterFailures(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l, ctx := openLimiter(t, s.Addr()), context.Background()
 	charges, results := aRequest()
-	// take wants an error that matches a pattern, or none for "".
+	// take wants an error that matches a pattern, or no error for "".
 	take := func(want string) {
 		t.Helper()
 		budget := 200 * time.Millisecond
@@ -172,8 +171,8 @@ func TestReadDecision(t *testing.T) {
 	}
 }
 
-// A server that loses the script again and again, and a key that is no string, which must
-// not fail the neighbours.
+// Neither a server that loses the script again and again, nor a key that is not a string, fails the charges of other
+// keys.
 func TestLimiterOnForgetfulServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -194,8 +193,8 @@ func TestLimiterOnForgetfulServer(t *testing.T) {
 	expires(t, l, charges, results, start, began)
 }
 
-// expires holds keys to go when they mean nothing any more. The first call began at start, the last one at began. A
-// script may be held up between the time that it reads and the expiry that it sets.
+// expires checks that keys expire when they no longer count. The first call began at start, the last one at began. A
+// script may be delayed between the time that it reads and the expiry that it sets.
 func expires(t *testing.T, l *shardLimiter, charges []limit.Charge, results []limit.Result, start, began time.Time) {
 	t.Helper()
 	for i := range charges {

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// openLimiter is a limiter on a server of the test's own.
+// openLimiter returns a limiter on a server of the test's own.
 func openLimiter(t testing.TB, addr string) *shardLimiter {
 	t.Helper()
 	c := openWith(t, redisclient.Config{Addrs: []string{addr}, Namespace: "test", PoolSize: 64,
@@ -20,14 +20,14 @@ func openLimiter(t testing.TB, addr string) *shardLimiter {
 	return c.shards[0]
 }
 
-// Take is that of Limiter, without shards.
+// Take is Limiter.Take without shards.
 func (l *shardLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
 	admitted, _, err := l.TakeAt(ctx, now, charges, results)
 	return admitted, err
 }
 
-// RefundAt is that of Limiter.
+// RefundAt is Limiter.RefundAt without shards.
 func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge,
 	results []limit.Result) error {
 	if err := limit.CheckCharges(charges, results); err != nil || len(charges) == 0 {
@@ -40,7 +40,7 @@ func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []lim
 	return l.refundAll(ctx, owed, results)
 }
 
-// onServer judges by a clock that is set, on a real server.
+// onServer returns a limiter on a real server that decides by a clock that the test sets.
 func onServer(t testing.TB, s *redistest.Server) (limittest.Fixture, *shardLimiter) {
 	l := openLimiter(t, s.Addr())
 	clock := setClock(l.rdb, time.Time{})

@@ -10,8 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// lossy is a client whose answers about one bucket pass a front, on one server or
-// on a cluster.
+// lossy is a client whose answers about one bucket pass a front, on one server or on a cluster.
 type lossy struct {
 	*shardLimiter
 	front  *redistest.FaultProxy
@@ -37,7 +36,7 @@ func openLossy(t *testing.T, timeout time.Duration, cluster bool) *lossy {
 	return l
 }
 
-// left is what the bucket holds.
+// left returns the level of the bucket.
 func (l *lossy) left(t *testing.T) (left int64) {
 	t.Helper()
 	c, results := l.bucket, make([]limit.Result, 1)
@@ -49,8 +48,8 @@ func (l *lossy) left(t *testing.T) (left int64) {
 	return results[0].Remaining
 }
 
-// A Take or a refund whose answer is lost is an error within the Timeout, and has
-// charged or given back once, whatever the answer was lost by.
+// A Take or a refund whose answer is lost returns an error within the Timeout, and has charged or refunded once,
+// however the answer was lost.
 func TestLostAnswersAreNotAskedForAgain(t *testing.T) {
 	t.Parallel()
 	for name, cluster := range map[string]bool{"server": false, "cluster": true} {
@@ -105,9 +104,8 @@ func TestLostAnswersAreNotAskedForAgain(t *testing.T) {
 	}
 }
 
-// A server that stands still costs a caller without a deadline the Timeout, also
-// where the connection has to be made first, and once it goes on it has charged
-// what it was asked for at most once.
+// A server that stands still delays a caller without a deadline by the Timeout, also if the connection has to be made
+// first. Once the server continues, it has charged the request at most once.
 func TestTimeoutHoldsWithFrozenServer(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
@@ -157,8 +155,8 @@ func TestTimeoutHoldsWithFrozenServer(t *testing.T) {
 	})
 }
 
-// A server that has lost its scripts is sent the text, and only where it said so:
-// a lost answer charges once at most, whichever it is.
+// The text of a script is sent to a server only if the server reported that it has lost its scripts, so a lost answer
+// charges at most once, whichever answer it is.
 func TestScriptTextIsSentOnce(t *testing.T) {
 	t.Parallel()
 	for name, cluster := range map[string]bool{"server": false, "cluster": true} {

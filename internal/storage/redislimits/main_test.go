@@ -22,18 +22,17 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// stepsEnv says how many steps each law of the limits takes. A short run takes a tenth
-// of what is usual.
+// stepsEnv sets the number of steps of each law of the limits. A short run takes a tenth of the usual number.
 const stepsEnv = "HOTPARAM_LIMIT_STEPS"
 
-// open makes a client that is closed when the test ends.
+// open returns a client that is closed when the test ends.
 func open(t testing.TB, addrs ...string) *Limiter {
 	t.Helper()
 	return openWith(t, redisclient.Config{Addrs: addrs, Namespace: "test"})
 }
 
-// serverAndCluster are the addresses of one of each, started for the test; in a short
-// run there is no cluster.
+// serverAndCluster returns the addresses of a server and of a cluster, started for the test; in a short run there is no
+// cluster.
 func serverAndCluster(t testing.TB) map[string][]string {
 	all := map[string][]string{"server": {redistest.Start(t).Addr()}}
 	if redistest.RequireAll() {
@@ -49,24 +48,23 @@ func openWith(t testing.TB, cfg redisclient.Config) *Limiter {
 	return New(redistest.MustOpen(t, c, err))
 }
 
-// now is a time as Redis keeps it.
+// now returns the time with the precision of Redis.
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// newClock is a clock for the scripts of limits.
+// newClock returns a clock for the scripts of limits.
 func newClock(now time.Time) *redistest.Clock {
 	return redistest.NewClock(now, lua.Decide(), lua.DecideMany(), lua.Refund(), lua.Exchange(), lua.InFlight(),
 		lua.CLThrottle())
 }
 
-// setClock has the scripts of a client judge by a clock that is set.
+// setClock has the scripts of a client decide by a clock that the test sets.
 func setClock(rdb redis.UniversalClient, now time.Time) *redistest.Clock {
 	k := newClock(now)
 	rdb.AddHook(k)
 	return k
 }
 
-// singly asks the script that knows every algorithm, one call for each decision,
-// also where a batch is open.
+// singly calls the script that knows every algorithm once for each decision, also if a batch is open.
 type singly struct{ *shardLimiter }
 
 func (s singly) Take(ctx context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
@@ -95,7 +93,7 @@ func hotCharge(burst, cost int64) limit.Charge {
 	}
 }
 
-// left returns what remains of the limit of a charge.
+// left returns the remaining amount of the limit of a charge.
 func left(t testing.TB, l *Limiter, c limit.Charge) int64 {
 	t.Helper()
 	c.Cost = 0

@@ -21,20 +21,20 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// openCluster is a client of a cluster.
+// openCluster returns a client of a cluster.
 func openCluster(t testing.TB, c *redistest.Cluster) *Limiter {
 	t.Helper()
 	return openWith(t, redisclient.Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
 }
 
-// wait waits for what is given back after a failure, which the caller does not wait for.
+// wait waits for refunds after a failure, for which the caller does not wait.
 func (l *Limiter) wait() {
 	for _, s := range l.shards {
 		s.batcher.calls.Wait()
 	}
 }
 
-// Every law holds where each subject may lie on a node of its own.
+// Every law holds if each subject may be on a node of its own.
 func TestClusterLaws(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
@@ -52,7 +52,7 @@ func TestClusterLaws(t *testing.T) {
 }
 
 // Requests over several shards are decided as in memory, in every number, and refunded later too; docs/limits.md names
-// the exceptions. A single limit for each subject leaves out one, and the others are those of inShards.
+// the exceptions. A single limit for each subject avoids one exception, and inShards models the others.
 func TestClusterMatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	s := openCluster(t, redistest.StartCluster(t))
@@ -76,8 +76,8 @@ func TestClusterMatchesMemoryStore(t *testing.T) {
 		}})
 }
 
-// inShards is a Memory in which a denied request leaves what it leaves on a cluster: shards before the one that denied
-// have charged it and refunded that.
+// inShards is a Memory that a denied request leaves as it leaves a cluster: shards before the denying one have charged
+// and refunded it.
 type inShards struct {
 	*limit.Memory
 	shard func(*limit.Subject) int
@@ -114,9 +114,8 @@ func forget(t testing.TB, s *Limiter, space string) {
 	}
 }
 
-// On six nodes, of which a master dies in the middle of a trace: every answer
-// before and after is that of one store, and what falls into the gap is an error
-// in time that charges nothing for good.
+// A master of six nodes dies in the middle of a trace: every answer before and after is the answer of one store, and
+// requests in the gap get an error in time that charges nothing permanently.
 func TestClusterThroughFailover(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartClusterOfSix(t)
@@ -181,7 +180,7 @@ func TestClusterThroughFailover(t *testing.T) {
 	t.Logf("the client found the new master after %v", outage)
 }
 
-// isMoving are errors of a cluster that is not itself again for everybody.
+// isMoving reports whether an error comes from a cluster that has not recovered for all clients.
 func isMoving(err error) bool {
 	return strings.Contains(err.Error(), "CLUSTERDOWN") || strings.Contains(err.Error(), "MOVED") ||
 		strings.Contains(err.Error(), "refused") ||
@@ -216,8 +215,8 @@ func drawClusterRequest(rt *rapid.T) []limit.Charge {
 	return charges
 }
 
-// However many ask at the same time, never is more allowed than each limit
-// allows, and when it is quiet again nothing is missing that was given back.
+// With any number of concurrent callers, no limit allows more than it states, and when all is quiet again every
+// refunded token is back.
 func TestClusterNeverAdmitsTooMuch(t *testing.T) {
 	t.Parallel()
 	s := openCluster(t, redistest.StartCluster(t))
@@ -266,11 +265,10 @@ func TestClusterNeverAdmitsTooMuch(t *testing.T) {
 	}
 }
 
-// BenchmarkClusterRace measures how often a request is denied only because
-// another one, which is denied itself, holds what it needs until that is given
-// back. Half of 64 callers are over the limit of their client, and the hot key's
-// bucket fills faster than the other half can empty it, but holds only as many
-// tokens as those are: without the first half none is denied.
+// BenchmarkClusterRace measures how often a request is denied only because another request, which is denied itself,
+// holds the tokens that it needs until they are refunded. Half of 64 callers are over the limit of their client. The
+// hot key's bucket fills faster than the other half can empty it, but holds only as many tokens as that half has
+// callers: without the first half no caller of it is denied.
 func BenchmarkClusterRace(b *testing.B) {
 	s := openCluster(b, redistest.StartCluster(b))
 	hot := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"},
@@ -283,7 +281,7 @@ func BenchmarkClusterRace(b *testing.B) {
 		group.Go(func() {
 			window := limit.Spec{Algorithm: limit.FixedWindow, Limit: 1 << 30, Window: time.Hour}
 			if c%2 == 0 {
-				window.Limit = 0 // over its limit whatever it does
+				window.Limit = 0 // over its limit with any request
 			}
 			client := limit.Charge{Subject: limit.Subject{Space: "ip_fixed",
 				Client: hottype.ClientFromAddr(netip.AddrFrom4([4]byte{192, 0, 2, byte(c)}))}, Spec: window, Cost: 1}

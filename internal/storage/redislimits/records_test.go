@@ -35,7 +35,7 @@ func TestRecordIsASumForEachWindow(t *testing.T) {
 				-1, -tenSeconds, 4_000_000, 6_000_000}).Draw(rt, "later")
 			cost := rapid.Int64Range(0, 9).Draw(rt, "cost")
 			switch rapid.IntRange(0, 3).Draw(rt, "what") {
-			case 0: // us may be of any window, also one that is forgotten
+			case 0: // us may be in any window, also a forgotten one
 				if w := us / tenSeconds; w == at/tenSeconds || w == at/tenSeconds-1 {
 					own[w] = max(0, own[w]-cost)
 				}
@@ -68,7 +68,7 @@ func TestRecordIsASumForEachWindow(t *testing.T) {
 	})
 }
 
-// Another window takes over what the old one still counts, rounded up.
+// A record under another window starts with the amount that the old window still counts, rounded up.
 func TestRecordUnderAnotherWindow(t *testing.T) {
 	t.Parallel()
 	const start = int64(1_800_000_000_000_000)
@@ -92,8 +92,7 @@ func TestRecordUnderAnotherWindow(t *testing.T) {
 	}
 }
 
-// Sums that were asked for since they were exchanged are due, the earlier window first; a record lives for two
-// windows.
+// Sums that were asked for since their last exchange are due, the earlier window first; a record lives for two windows.
 func TestWhatIsDueAndForgotten(t *testing.T) {
 	t.Parallel()
 	const start = int64(1_800_000_000_000_000)
@@ -134,8 +133,8 @@ func TestWhatIsDueAndForgotten(t *testing.T) {
 	}
 }
 
-// A stripe has room for so many clients; a client that it knows may have more spaces. What has no room is
-// counted, but for refunds.
+// A stripe has room for a number of clients; a client that it knows may have more spaces. Charges without room are
+// counted, but refunds are not.
 func TestCapacityOfAStripe(t *testing.T) {
 	t.Parallel()
 	sp := &stripe{records: map[subjectID][]record{}}

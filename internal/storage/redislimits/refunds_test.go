@@ -10,9 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// What comes back later is never more than what an exact refund gives, and not less than one
-// that takes the charge to be refundSlack older: on a server and on a cluster, for every
-// algorithm that may have refunds.
+// A later refund returns at most the amount of an exact refund, and at least the amount of a refund of a charge that is
+// refundSlack older: on a server and on a cluster, for every algorithm that may have refunds.
 func TestRefundsByAge(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
@@ -67,7 +66,7 @@ func TestRefundsByAge(t *testing.T) {
 	}
 }
 
-// A refund says what is left after it, as a look at the same time does.
+// A refund returns the remaining amount after it, equal to a peek at the same time.
 func TestRefundsSayWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
@@ -132,7 +131,8 @@ func TestRefundsAreBounded(t *testing.T) {
 	}
 }
 
-// What the server refunds is counted, and what it does not because the limit has changed, of charges in one call.
+// Stats counts the costs that the server refunds, and the costs that it does not refund because the limit has changed,
+// for charges in one call.
 func TestRefundsAreCounted(t *testing.T) {
 	t.Parallel()
 	l := open(t, redistest.Start(t).Addr())
@@ -161,7 +161,7 @@ func TestRefundsAreCounted(t *testing.T) {
 	}
 }
 
-// An error of the server is that of the refund, and every charge needs its time.
+// An error of the server is the error of the refund, and every charge needs its time.
 func TestRefundOfAStoppedServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// A subject that was reset is as one that was never seen: in Redis, and in the sums of
-// windows, also those of a process that told its own a moment later.
+// A subject that was reset is like one that was never seen: in Redis, and in the sums of windows, also those of a
+// process that wrote its sum a moment later.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
@@ -65,7 +65,7 @@ func resetWindows(t *testing.T, addrs []string) {
 		if r := find(sp.records[subjectIDOf(&c.Subject)], c.Subject.Space); r.own+r.ownPrev+r.others+r.othersPrev > 0 {
 			t.Errorf("%s: sums after a reset: %+v", algorithm, r)
 		}
-		all[1].exchange(ctx) // it has not heard of the reset, and tells its old sum
+		all[1].exchange(ctx) // it does not know of the reset, and writes its old sum
 		all[1].Reset(&c.Subject)
 		exchangeAll(t, all, at, c)
 		c.Cost = 0
@@ -77,7 +77,7 @@ func resetWindows(t *testing.T, addrs []string) {
 	}
 }
 
-// exchangeAll has all processes tell and hear what there is of a window.
+// exchangeAll has all processes write and read the sums of a window.
 func exchangeAll(t *testing.T, all []*Windows, at time.Time, c limit.Charge) {
 	t.Helper()
 	c.Cost = 0

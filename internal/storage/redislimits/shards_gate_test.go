@@ -23,18 +23,18 @@ import (
 
 var _ gate.SharedStore = (*Limiter)(nil)
 
-// topics are enough for every shard.
+// topics is large enough that every shard has a topic.
 const topics = 96
 
-// onCluster is a gate before a cluster, whose hot topics may each be asked for a
-// million times: a quarter of that is what it grants by itself.
+// onCluster is a gate before a cluster, whose hot topics each have a limit of a million requests. Without Redis the
+// gate allows a quarter of that.
 type onCluster struct {
 	*gate.Gate
 	store gate.SharedStore
 	log   *redistest.Log
 }
 
-// itself is the store with a breaker for each node; whole has one for all.
+// itself returns the store with a breaker for each node; whole returns it with one breaker for all nodes.
 func itself(s gate.SharedStore) gate.SharedStore { return s }
 func whole(s gate.SharedStore) gate.SharedStore  { return inOne{s} }
 
@@ -70,7 +70,7 @@ ip:
 	return g
 }
 
-// ask is one decision on a topic, without and with the window of a client.
+// ask makes one decision on a topic, without or with the window of a client.
 func (g *onCluster) ask(topic int, client string) hottype.Verdict {
 	return g.Decide(context.Background(), time.Now(), &hottype.Request{
 		Method: http.MethodGet, Host: "news.example", Target: fmt.Sprint("/topic?id=", topic), Header: http.Header{},
@@ -78,7 +78,7 @@ func (g *onCluster) ask(topic int, client string) hottype.Verdict {
 	})
 }
 
-// bySelf are the topics that Redis does not decide on.
+// bySelf returns the topics that Redis does not decide on.
 func (g *onCluster) bySelf() (list []int) {
 	for i := range topics {
 		if v := g.ask(i, ""); v.Limit != 1_000_000 {
@@ -88,7 +88,7 @@ func (g *onCluster) bySelf() (list []int) {
 	return list
 }
 
-// whole waits until Redis decides on all topics.
+// byRedis waits until Redis decides on all topics.
 func (g *onCluster) byRedis(t testing.TB, what string) time.Duration {
 	t.Helper()
 	began, tick, end := time.Now(), time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
@@ -103,8 +103,8 @@ func (g *onCluster) byRedis(t testing.TB, what string) time.Duration {
 	return time.Since(began)
 }
 
-// out asks until the breaker of one node has opened, in requests of which most have
-// limits on two nodes: the one that answers is not held guilty.
+// out asks until the breaker of one node has opened. Most of its requests have limits on two nodes, and failures do not
+// count against the node that answers.
 func (g *onCluster) out(t testing.TB) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -119,9 +119,9 @@ func (g *onCluster) out(t testing.TB) time.Duration {
 	return time.Since(began)
 }
 
-// One of three masters freezes. The limits on the others stay what they are, and
-// are not slower; those on it go by the policies of their rules, also beside one
-// another in a request; the log says so once. When it is back it decides again.
+// One of three masters freezes. The limits on the others stay exact, and are not slower. The limits on the frozen
+// master follow the policies of their rules, also together in a request, and this is logged once. When the master is
+// back it decides again.
 func TestFrozenMasterAffectsOnlyItsShards(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
@@ -151,7 +151,7 @@ func TestFrozenMasterAffectsOnlyItsShards(t *testing.T) {
 				healthy = append(healthy, took)
 			default:
 				mixed = append(mixed, took)
-				if v.Limit != 1_000_000 { // it was the one that tried the node of its client again
+				if v.Limit != 1_000_000 { // this request tried the node of its client again
 					unlucky++
 				}
 			}
@@ -183,8 +183,7 @@ func TestFrozenMasterAffectsOnlyItsShards(t *testing.T) {
 	}
 }
 
-// Six nodes, a master freezes for good: its replica takes over without any
-// intervention.
+// On six nodes a master freezes permanently: its replica takes over without any intervention.
 func TestFrozenMasterIsReplaced(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartClusterOfSix(t)
@@ -234,7 +233,7 @@ func TestFrozenMasterIsReplaced(t *testing.T) {
 	}
 }
 
-// on are the topics that lie on a node.
+// on returns the topics that are on a node.
 func (g *onCluster) on(addr string) map[int]bool {
 	of, list := g.store, map[int]bool{}
 	for i := range topics {
@@ -243,9 +242,9 @@ func (g *onCluster) on(addr string) map[int]bool {
 	return list
 }
 
-// BenchmarkFrozenMaster measures what 2,000 decisions a second feel while one of
-// three masters is frozen and its replica takes over after a few seconds, with a
-// breaker for each node and with one for all: -benchtime 20000x is ten seconds.
+// BenchmarkFrozenMaster measures the effect on 2,000 decisions a second while one of three masters is frozen and its
+// replica takes over after a few seconds, with a breaker for each node and with one for all: -benchtime 20000x is ten
+// seconds.
 func BenchmarkFrozenMaster(b *testing.B) {
 	for name, as := range map[string]func(gate.SharedStore) gate.SharedStore{"each": itself, "one": whole} {
 		b.Run(name, func(b *testing.B) {
@@ -301,7 +300,7 @@ func BenchmarkFrozenMaster(b *testing.B) {
 	}
 }
 
-// quantiles says how long things took.
+// quantiles formats the quantiles of durations.
 func quantiles(of map[string][]time.Duration) string {
 	var b strings.Builder
 	for _, what := range []string{"healthy", "with a window", "gone", "by Redis", "by share"} {

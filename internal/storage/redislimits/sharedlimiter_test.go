@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// What one charges, gives back and counts is the same on one server and on a
-// cluster, where the charges of a request are in several shards.
+// Charges, refunds and counts are the same on one server and on a cluster, where the charges of a request are in
+// several shards.
 func TestLimiterIsTheSameOnACluster(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {

@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// A state in Redis is that of internal/limitcore, number by number, whichever script wrote it and whatever limit wrote
-// the one before.
+// A state in Redis equals the state of internal/limitcore, number by number, whichever script wrote it and whatever
+// limit wrote the state before.
 func TestStateInRedisIsThatOfGo(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -42,7 +42,8 @@ func TestStateInRedisIsThatOfGo(t *testing.T) {
 				if step > 20 && r.IntN(5) == 0 {
 					w.spec, w.charged = specs[r.IntN(len(specs))], nil
 				}
-				// Any time, and the moments in which a charge is possible again or nothing is taken any more.
+				// The time is random, or the moment at which a charge is possible again or at which nothing is charged
+				// any longer.
 				hour := 3_600_000_000 * time.Microsecond
 				steps := []time.Duration{time.Duration(r.Int64N(400_000)) * 3600 * time.Microsecond, w.last.ResetAfter,
 					w.last.ResetAfter - time.Microsecond, min(w.last.RetryAfter, hour), 0}
@@ -114,7 +115,7 @@ func (w *stateWalk) refund(i int) error {
 	return w.same()
 }
 
-// same compares the state in Redis with that in Go, but for ticks.
+// same compares the state in Redis with the state in Go, except for ticks.
 func (w *stateWalk) same() error {
 	raw, _ := w.l.rdb.Get(context.Background(), w.l.keys.limitState(&w.subject)).Result() // none: empty
 	if raw == "" && w.state.None() {

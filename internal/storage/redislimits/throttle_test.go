@@ -21,7 +21,8 @@ type throttleCall struct {
 	want         [5]int64
 }
 
-// What redis-cell and throttled print, and two calls in their own words.
+// The script returns the numbers that redis-cell and throttled publish, and the results of two calls as they describe
+// them.
 func TestThrottleAsPublished(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
@@ -56,8 +57,8 @@ func TestThrottleAsPublished(t *testing.T) {
 	}
 }
 
-// Another rate finds what the one before has taken, and a clock that is behind
-// allows nothing that was taken.
+// Under another rate the tokens that were taken before count, and a clock that is behind allows no token that was
+// taken.
 func TestThrottleChanges(t *testing.T) {
 	t.Parallel()
 	c, now := open(t, redistest.Start(t).Addr()), time.Now()
@@ -79,8 +80,8 @@ func TestThrottleChanges(t *testing.T) {
 	}
 }
 
-// GCRA is a bucket of one call more seen from its other end, so the algorithm in Go is the
-// oracle, up to the very moments in which a call is due.
+// GCRA is a bucket with one more call, described by the time at which it is empty, so the algorithm in Go is the
+// oracle, including the exact moments at which a call is due.
 func TestThrottleMatchesGCRA(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
@@ -118,7 +119,7 @@ func TestThrottleMatchesGCRA(t *testing.T) {
 	}
 }
 
-// What another rate finds is rounded up to a microsecond, and no more.
+// Under another rate the taken part is rounded up to a microsecond, and not more.
 func TestThrottlePartUnderAnotherRate(t *testing.T) {
 	t.Parallel()
 	c, now := open(t, redistest.Start(t).Addr()), time.Now().Truncate(time.Second)
@@ -141,7 +142,7 @@ func TestThrottlePartUnderAnotherRate(t *testing.T) {
 	}
 }
 
-// A state lives as long as it says anything, and a millisecond more.
+// A state lives as long as it affects a call, and a millisecond longer.
 func TestThrottleExpires(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
@@ -158,7 +159,7 @@ func TestThrottleExpires(t *testing.T) {
 	}
 }
 
-// The last rate that can be kept exactly, and the first that cannot.
+// The last rate that can be stored exactly is accepted, and the next one is rejected.
 func TestThrottleBounds(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
@@ -180,7 +181,7 @@ func TestThrottleBounds(t *testing.T) {
 	}
 }
 
-// Without a quantity a call is one, as redis-cell has it.
+// Without a quantity a call counts as one, as in redis-cell.
 func TestThrottleWithoutQuantity(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
@@ -232,7 +233,7 @@ func TestThrottleRejectsNonsense(t *testing.T) {
 	}
 }
 
-// fiveNumbers is a reply as CL.THROTTLE says it.
+// fiveNumbers returns a reply in the form of CL.THROTTLE.
 func fiveNumbers(r limit.ThrottleReply) [5]int64 {
 	limited := int64(0)
 	if r.Limited {

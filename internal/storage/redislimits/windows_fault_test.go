@@ -23,7 +23,7 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// left is what a process knows to be left, once it has exchanged.
+// left returns the remaining amount that a process knows, once it has exchanged.
 func (w *Windows) left(t testing.TB, c limit.Charge) int64 {
 	t.Helper()
 	c.Cost = 0
@@ -32,7 +32,7 @@ func (w *Windows) left(t testing.TB, c limit.Charge) int64 {
 	return w.ask(t, time.Now(), c).Remaining
 }
 
-// Every key expires when its window no longer counts, whatever is written to it.
+// Every key expires when its window no longer counts, whatever is written to the key.
 func TestWindowsExpire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -67,8 +67,7 @@ func TestWindowsExpire(t *testing.T) {
 	}
 }
 
-// A key that is something else, or full, is not shared and said once; those beside it
-// are.
+// A key of another type, or a full one, is not shared and is logged once. Keys beside it are shared.
 func TestWindowsForeignKeys(t *testing.T) {
 	t.Parallel()
 	s, ctx, log := redistest.Start(t), context.Background(), new(redistest.Log)
@@ -115,8 +114,8 @@ func TestWindowsForeignKeys(t *testing.T) {
 	}
 }
 
-// One master out of three is frozen: windows on the others stay shared and fresh, and
-// those on it are again when it is back.
+// One master out of three is frozen: windows on the others stay shared and fresh, and windows on the frozen one are
+// shared again when it is back.
 func TestWindowsOneNodeOut(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
@@ -178,7 +177,7 @@ func TestWindowsOneNodeOut(t *testing.T) {
 	redistest.Eventually(t, "all to be fresh again", fresh(func(bool) bool { return true }))
 }
 
-// Fixed windows are not bound as the products of sliding ones are.
+// Fixed windows have no bound on the product of limit and length, as sliding ones have.
 func TestWindowsHoldLargeLimits(t *testing.T) {
 	t.Parallel()
 	all := processes(t, 2, redistest.Start(t).Addr())
@@ -192,7 +191,7 @@ func TestWindowsHoldLargeLimits(t *testing.T) {
 				w.left(t, c)
 			}
 		}
-		if total > most+1000 { // what the other admitted within one exchange
+		if total > most+1000 { // allowed by the other within one exchange
 			t.Errorf("%s: %d a day admitted of %d, with an exchange after every call", algorithm, total, most)
 		}
 	}
@@ -251,8 +250,8 @@ func TestWindowsWhileScriptsAreFlushed(t *testing.T) {
 	}
 }
 
-// Through a gate: what a process admits by its share while it knows no other, after its
-// start and in an outage, and under another limit, counts once.
+// Requests that a process allows by its share count once at a gate: after its start and in an outage, while it knows no
+// other process, and under another limit.
 func TestWindowsCountSharesOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -305,8 +304,8 @@ ip:
 	check("after another", 250)
 }
 
-// A process that starts in the middle of a window is fresh once it knows what others
-// have admitted in it, and not before.
+// A process that starts in the middle of a window is fresh once it knows the sums of other processes in that window,
+// and not before.
 func TestWindowsFreshOnceOthersAreHeard(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
@@ -334,8 +333,7 @@ func TestWindowsFreshOnceOthersAreHeard(t *testing.T) {
 	}
 }
 
-// A call that the server reads after a later one, which said the same as an earlier one,
-// changes nothing.
+// A call changes nothing if the server reads it after a later one and its sum equals the sum of an earlier one.
 func TestWindowsLateCall(t *testing.T) {
 	t.Parallel()
 	s, ctx := redistest.Start(t), context.Background()
@@ -391,8 +389,8 @@ func (u *unreliable) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Three processes behind links that lose answers admit at most 1.5 times a client's limit in a window, and
-// nearly all of it: a call without an answer is repeated at once, and then the shares apply.
+// Three processes behind links that lose answers allow at most 1.5 times a client's limit in a window, and nearly all
+// of the limit: a call without an answer is repeated at once, and then the shares apply.
 func TestWindowsLoseAnswers(t *testing.T) {
 	t.Parallel()
 	const limit, rate, clients = 100, 100, 20 // a second; the rate is of each process for each client

@@ -16,10 +16,10 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// wire is what happens to the scripts of one client on their way.
+// wire decides the fate of the scripts of one client on their way.
 type wire struct {
 	fate string
-	late [][]any // those that the server has not seen yet
+	late [][]any // calls that the server has not received yet
 }
 
 var errCut = errors.New("cut")
@@ -52,20 +52,20 @@ func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// sumsOf is what was admitted in windows, by when they begin, unix us.
+// sumsOf holds the sums of allowed requests by the beginning of their window, in unix us.
 type sumsOf map[int64]int64
 
-// span is a window: its length and when it begins, us.
+// span is a window: its length and its beginning, in us.
 type span struct{ length, start int64 }
 
-// peer is one process of the model, and what the model knows of it.
+// peer is one process of the model, with the state that the model expects of it.
 type peer struct {
 	w      *Windows
 	wire   *wire
 	skew   time.Duration
 	window int64 // us, of the last request
 	own    sumsOf
-	heard  sumsOf         // of others, at its last exchange
+	heard  sumsOf         // and their rounds
 	told   map[span]int64 // as Redis has them
 	as     map[span]int   // and of which round
 	failed bool
@@ -73,7 +73,7 @@ type peer struct {
 	made   []taken
 }
 
-// taken is something that may be refunded.
+// taken is a charge that may be refunded.
 type taken struct {
 	now    time.Time
 	charge limit.Charge
@@ -88,7 +88,7 @@ type arriving struct {
 	told  map[span]int64
 }
 
-// sumsWorld is several processes at one server, whose clock the test sets.
+// sumsWorld has several processes at one server, whose clock the test sets.
 type sumsWorld struct {
 	t      *rapid.T
 	clock  *redistest.Clock // of the server
@@ -121,10 +121,10 @@ func (wd *sumsWorld) fresh(p *peer, c *Limiter) {
 		true, false, nil
 }
 
-// local is what the process believes the time to be.
+// local returns the time by the clock of the process.
 func (wd *sumsWorld) local(p *peer) time.Time { return wd.now.Add(p.skew) }
 
-// turn brings the model's own sums of a process under the length that holds now.
+// turn moves the model's own sums of a process to the current length of the window.
 func (wd *sumsWorld) turn(p *peer) {
 	us, window := wd.now.UnixMicro(), wd.spec.Window.Microseconds()
 	if p.window == window {
@@ -139,7 +139,7 @@ func (wd *sumsWorld) turn(p *peer) {
 	p.own, p.heard, p.vague, p.window, p.made = sumsOf{wd.start(us): own}, sumsOf{}, true, window, nil
 }
 
-// ask asks a process and compares its answer with what it has to know.
+// ask asks a process and compares its answer with the sums that it has to know.
 func (wd *sumsWorld) ask(p *peer, spec limit.Spec, cost int64) {
 	wd.turn(p)
 	start := wd.start(wd.now.UnixMicro())
@@ -173,7 +173,7 @@ func (wd *sumsWorld) refund(p *peer) {
 	p.own[r.start] -= r.charge.Cost
 }
 
-// exchange lets a process, which was asked just before, exchange, with a fate.
+// exchange has a process, which was asked just before, exchange, with a fate.
 func (wd *sumsWorld) exchange(p *peer, fate string) {
 	wd.ask(p, wd.spec, 0)
 	start, window := wd.start(wd.now.UnixMicro()), wd.spec.Window.Microseconds()
@@ -209,7 +209,7 @@ func (wd *sumsWorld) exchange(p *peer, fate string) {
 	}
 }
 
-// arrive is what Redis has after a call.
+// arrive applies a call to the model of Redis.
 func (wd *sumsWorld) arrive(p *peer, round int, say map[span]int64) {
 	for w, sum := range say {
 		if round >= p.as[w] {
@@ -262,7 +262,7 @@ func (wd *sumsWorld) step(clients []*Limiter) {
 		wd.spec.Window = rapid.SampledFrom([]time.Duration{10 * time.Second, 20 * time.Second, time.Minute}).
 			Draw(wd.t, "window")
 	case "restart":
-		wd.exchange(p, "ok") // what it has not told is lost with it
+		wd.exchange(p, "ok") // sums that it has not written are lost with it
 		wd.exchange(p, "ok")
 		old := *p
 		wd.gone = append(wd.gone, &old)
@@ -278,7 +278,7 @@ func (wd *sumsWorld) step(clients []*Limiter) {
 		wd.pass(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 3 * time.Second}).Draw(wd.t, "d"))
 	case "turn":
 		for _, q := range wd.peers {
-			if q.w.shards[0].lastExchange.Load() < 0 { // what it admits before it knows the time is in one window
+			if q.w.shards[0].lastExchange.Load() < 0 { // until it knows the time, one window has all that it allows
 				wd.exchange(q, "ok")
 			}
 		}
@@ -288,9 +288,9 @@ func (wd *sumsWorld) step(clients []*Limiter) {
 	}
 }
 
-// Whatever happens to calls, and however limits, windows, processes and clocks change:
-// a process decides by what it has admitted itself, counted once, and what the others
-// had told when it last heard; and once all have exchanged, all know all there was.
+// With any faults of calls, and any changes of limits, windows, processes and clocks, a process decides by the requests
+// that it has allowed itself, counted once, and by the sums that the others had written when it last read them. Once
+// all have exchanged, all know the same sums.
 func TestWindowsKnowWhatOthersTold(t *testing.T) {
 	t.Parallel()
 	s, trial, now := redistest.Start(t), 0, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -322,7 +322,7 @@ func TestWindowsKnowWhatOthersTold(t *testing.T) {
 		for len(wd.late) > 0 {
 			wd.deliver()
 		}
-		for range 3 { // the first may only be asked for the time, the last hears all
+		for range 3 { // the first may only read the time, the last reads all sums
 			for _, p := range wd.peers {
 				wd.exchange(p, "ok")
 			}
@@ -334,7 +334,7 @@ func TestWindowsKnowWhatOthersTold(t *testing.T) {
 	})
 }
 
-// agree checks that all processes know the same: all.
+// agree checks that every process knows the sums of all.
 func (wd *sumsWorld) agree() {
 	start, window := wd.start(wd.now.UnixMicro()), wd.spec.Window.Microseconds()
 	var cur, prev int64

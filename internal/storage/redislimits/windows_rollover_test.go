@@ -9,9 +9,9 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Processes that exchange before each decision decide as one does, also when windows roll
-// over, and forget what no longer counts. The clocks are set by the test: real ones would
-// differ from that of the one process by a part of a round trip.
+// Processes that exchange before each decision decide as a single process does, also when windows roll over, and forget
+// sums that no longer count. The test sets the clocks, because real ones would differ from the clock of the single
+// process by a part of a round trip.
 func TestWindowsRollOver(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -28,7 +28,7 @@ func TestWindowsRollOver(t *testing.T) {
 		for step := range 200 {
 			now = now.Add(time.Duration(1+step*37%40) * time.Millisecond) // 15 in a window, and 1 in 40 of 1 ms
 			clock.Set(now)
-			for range 2 { // what the last one writes the first reads in the next round
+			for range 2 { // the first reads in the next round the sum of the last one
 				for _, w := range all {
 					w.ask(t, w.store.now(), peek)
 					w.exchange(ctx)
@@ -46,8 +46,8 @@ func TestWindowsRollOver(t *testing.T) {
 	}
 }
 
-// When a window ends, by a clock that the test sets: what was admitted before is
-// told, refunds of it too, and counts in the window after for what it still covers.
+// When a window ends, by a clock that the test sets, the requests that were allowed before are written, with their
+// refunds, and count in the next window for the part that it still covers.
 func TestWindowsRollOverWithTheirSums(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -60,12 +60,12 @@ func TestWindowsRollOverWithTheirSums(t *testing.T) {
 	}
 	c, peek := windowCharge(visitor(1), limit.SlidingWindow, 20, 10*time.Second, 8),
 		windowCharge(visitor(1), limit.SlidingWindow, 20, 10*time.Second, 0)
-	// knows is what each process knows to be left at a second, once both have exchanged.
+	// knows checks the remaining amount that each process knows at a second, once both have exchanged.
 	knows := func(second int, want int64) {
 		t.Helper()
 		now = start.Add(time.Duration(second) * time.Second)
 		clock.Set(now)
-		for range 2 { // what the second one tells the first hears in the next round
+		for range 2 { // the first reads in the next round the sum of the second one
 			for _, w := range all {
 				w.ask(t, now, peek)
 				w.exchange(context.Background())

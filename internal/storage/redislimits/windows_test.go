@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// processes are some that share windows, each with connections of its own.
+// processes returns n processes that share windows, each with connections of its own.
 func processes(t testing.TB, n int, addrs ...string) []*Windows {
 	t.Helper()
 	var all []*Windows
@@ -27,7 +27,7 @@ func processes(t testing.TB, n int, addrs ...string) []*Windows {
 	return all
 }
 
-// patient are windows whose calls may take long, because machines are busy.
+// patient returns windows whose calls may take long, because machines are busy.
 func patient(c *Limiter) *Windows {
 	w := c.Windows()
 	w.callTimeout, w.probeTimeout = redistest.Patience, redistest.Patience
@@ -53,7 +53,7 @@ func windowCharge(client hottype.Client, algorithm limit.Algorithm, most int64, 
 	}
 }
 
-// ask asks for one cost.
+// ask makes one charge and returns its result.
 func (w *Windows) ask(t interface{ Fatal(...any) }, now time.Time, c limit.Charge) limit.Result {
 	results := make([]limit.Result, 1)
 	if _, err := w.Take(context.Background(), now, []limit.Charge{c}, results); err != nil {
@@ -62,10 +62,8 @@ func (w *Windows) ask(t interface{ Fatal(...any) }, now time.Time, c limit.Charg
 	return results[0]
 }
 
-// Within a window: no process admits more than it knows to be left; what passes is at
-// most the limit and what the others admitted since they were last heard of; and
-// when all have told and heard, all know exactly what there was. On one server and
-// on a cluster.
+// Within a window no process allows more than the remaining amount that it knows, so n processes allow at most n times
+// the limit, and once all have exchanged, all know the exact sum. This holds on one server and on a cluster.
 func TestWindowsAddUp(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
@@ -82,7 +80,7 @@ func TestWindowsAddUp(t *testing.T) {
 				most := rapid.Int64Range(1, 20).Draw(rt, "limit")
 				c := windowCharge(hottype.Client{Name: fmt.Sprint(trial)}, algorithm, most, 300*24*time.Hour, 1)
 				var total int64
-				unheard := make([]int64, len(all)) // admitted since it was last heard of
+				unheard := make([]int64, len(all)) // allowed since its last exchange
 				for range rapid.IntRange(1, 80).Draw(rt, "steps") {
 					i := rapid.IntRange(0, len(all)-1).Draw(rt, "process")
 					if rapid.IntRange(0, 4).Draw(rt, "exchange") == 0 {
@@ -100,7 +98,7 @@ func TestWindowsAddUp(t *testing.T) {
 				}
 				peek := c
 				peek.Cost = 0
-				for range 2 { // what one tells last the others hear when they ask again
+				for range 2 { // the others read the last sums when they ask again
 					for _, w := range all {
 						w.ask(rt, time.Now(), peek)
 						w.exchange(ctx)
@@ -116,8 +114,8 @@ func TestWindowsAddUp(t *testing.T) {
 	}
 }
 
-// A server that is away delays no caller; Fresh reports that the sums are old;
-// and when it is back, without its data, all of them are written again.
+// A server that is away delays no caller, Fresh reports that the sums are old, and when the server is back without its
+// data all sums are written again.
 func TestWindowsOutlastAnOutage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -169,8 +167,8 @@ func TestWindowsOutlastAnOutage(t *testing.T) {
 	}
 }
 
-// However many callers, what all admitted is what Redis and each process knows in
-// the end, while sums are exchanged all the time.
+// With any number of callers, Redis and each process know the sum of all allowed requests in the end, while sums are
+// exchanged all the time.
 func TestWindowsConcurrently(t *testing.T) {
 	t.Parallel()
 	all := processes(t, 2, redistest.Start(t).Addr())
@@ -205,7 +203,7 @@ func TestWindowsConcurrently(t *testing.T) {
 	}
 }
 
-// BenchmarkWindows: a decision by both windows of a client.
+// BenchmarkWindows measures a decision by both windows of a client.
 func BenchmarkWindows(b *testing.B) {
 	w := processes(b, 1, redistest.Start(b).Addr())[0]
 	ctx, stop := context.WithCancel(context.Background())
