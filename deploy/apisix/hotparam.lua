@@ -1,5 +1,5 @@
--- APISIX (3.x) decides about cold keys itself, and asks the limiter sidecar only about what is hot, overridden or
--- suspected.
+-- APISIX (3.x) decides about cold keys itself, and asks the limiter sidecar only about hot, overridden and suspected
+-- keys and clients.
 --
 --   install -D -m 0644 deploy/apisix/hotparam.lua /opt/hotparam/apisix/plugins/hotparam.lua
 --   install -m 0644 deploy/nginx/hotparam.lua /opt/hotparam/
@@ -15,8 +15,8 @@
 --     http_configuration_snippet: "include /etc/apisix/hotparam.map.conf;"
 --   plugins: [hotparam]
 --
--- Then enable it by a global rule: {"plugins": {"hotparam": {}}}. It is tested in nginx with what it uses of APISIX,
--- not in APISIX.
+-- Then enable it by a global rule: {"plugins": {"hotparam": {}}}. It is tested in nginx with the parts of APISIX that
+-- it uses, not in APISIX.
 local core = require("apisix.core")
 local hotparam = require("hotparam")
 

@@ -1,5 +1,5 @@
 // StatsD 0.9 before Graphite, for the aggregator's --graphite.url.
-// deploy/graphite/README.md says what each line prevents.
+// deploy/graphite/README.md explains each line.
 {
   graphiteHost: "127.0.0.1",
   graphitePort: 2003,

@@ -1,8 +1,9 @@
--- HAProxy decides about cold keys itself and asks the limiter only about what is hot, overridden or suspected, by the
--- library that nginx uses (deploy/nginx/hotparam.lua). Each thread has the library's state: it polls the limiter's
--- feed, and posts what it decided every 100 ms. edge.cfg uses this file and names the feed and the file of keys.
+-- HAProxy decides about cold keys itself and asks the limiter only about hot, overridden and suspected keys and
+-- clients, by the library that nginx uses (deploy/nginx/hotparam.lua). Each thread has the library's state: it polls
+-- the limiter's feed, and posts its decisions every 100 ms. edge.cfg uses this file and names the feed and the file of
+-- keys.
 --
--- The first part is what the library uses of nginx.
+-- The first part replaces the parts of nginx that the library uses.
 
 local var = {} -- of the request that is decided
 
@@ -58,9 +59,9 @@ local function every(delay, f)
   end)
 end
 
-local said = {} -- what the library writes of its status
+local said = {} -- lines of status that the library writes
 
--- core.now makes a table, which would be a fifth of what a request costs here.
+-- core.now makes a table, which would take a fifth of the time of a request here.
 local clock = os.time()
 
 local function tick()
@@ -142,7 +143,7 @@ local function read(request)
   var.hotparam_key = k ~= "-" and k or ""
 end
 
--- hotparam-decide is "pass", "ask" or "deny" for a request. HAProxy takes an error for "ask".
+-- hotparam-decide returns "pass", "ask" or "deny" for a request. HAProxy takes an error for "ask".
 core.register_converters("hotparam-decide", function(request)
   read(request)
   local verdict = hotparam.decide()
@@ -161,7 +162,8 @@ end
 
 local body = '{"type":"about:blank","title":"Too Many Requests","status":429,"reason":"%s","rule":"%s","key":"%s"}'
 
--- lend lets edge.cfg repeat the denial of a key, and returns what it says of that; "" if the key was not denied.
+-- lend lets edge.cfg repeat the denial of a key, and returns the values of that denial for edge.cfg, or "" if the key
+-- was not denied.
 local function lend(k)
   local till, w = hotparam.denial(k)
   if not w then
@@ -189,7 +191,7 @@ every(1, function()
   end
 end)
 
--- hotparam-deny sets what edge.cfg says of a request that was denied here.
+-- hotparam-deny sets the values from which edge.cfg answers a request that was denied here.
 core.register_action("hotparam-deny", { "http-req" }, function(txn)
   txn:set_var("txn.hotparam.denial", lend(txn:get_var("txn.hotparam.plain")))
 end, 0)
@@ -213,18 +215,18 @@ core.register_action("hotparam-refused", { "http-req" }, function(txn)
   lend(k)
 end, 0)
 
--- hotparam-unanswered says that a question had no answer.
+-- hotparam-unanswered records that a question had no answer.
 core.register_action("hotparam-unanswered", { "http-req" }, function(txn)
   read(txn:get_var("txn.hotparam.request"))
   hotparam.unanswered()
 end, 0)
 
--- hotparam-unreadable says that the answer to a question cannot be read.
+-- hotparam-unreadable records that the answer to a question cannot be read.
 core.register_action("hotparam-unreadable", { "http-req" }, function()
   hotparam.unreadable()
 end, 0)
 
--- hotparam-status is the state of the thread that answers.
+-- hotparam-status responds with the state of the thread that answers.
 core.register_service("hotparam-status", "http", function(applet)
   said = {}
   hotparam.status()

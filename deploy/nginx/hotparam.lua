@@ -1,9 +1,9 @@
--- nginx decides about cold keys itself and asks the limiter only about what is hot, overridden or suspected.
+-- nginx decides about cold keys itself and asks the limiter only about hot, overridden and suspected keys and clients.
 -- edge.conf uses it; docs/gateways.md and docs/protocol.md (Edge) describe it.
 --
--- Each worker has the state below: it polls the limiter's feed by a timer, and posts what it decided every 100 ms.
--- What runs for each request is a straight line, because LuaJIT interprets a function with a loop that runs once a
--- request. Memory of a worker: about 130 bytes for each hot key, and 16 MB at most for what is to be posted.
+-- Each worker has the state below: it polls the limiter's feed by a timer, and posts its decisions every 100 ms. The
+-- code that runs for each request has no loops, because LuaJIT interprets a function with a loop that runs once a
+-- request. A worker needs about 130 bytes of memory for each hot key, and at most 16 MB for decisions to be posted.
 
 local var, now, ceil, max, sub = ngx.var, ngx.now, math.ceil, math.max, string.sub
 local M = {}
@@ -19,7 +19,7 @@ local UNREAD = "unread" -- reason of a denial because the limiter's answer canno
 local MOST = 40000 -- requests between two posts; further ones are lost and counted
 
 local config
-local out = var -- what the server says of a denial
+local out = var -- the server's variables about a denial
 local hot = {} -- by key: 0: ask; -1: ask, and remember denials; -2: cached; else: deny until that time
 local why = {} -- by key that is denied: reason, rule and policy
 local suspects = {} -- clients that are asked about
@@ -28,12 +28,12 @@ local fresh_until = 0 -- until when the feed is valid
 local silent_until, silence = 0, 0 -- until when the limiter counts as gone, and for how long since it was asked
 local doubt, probe_until = false, 0 -- whether the next question is a probe, and until when that is under way
 local half_until = 0 -- until when this half of a second lasts
-local asked, missing, losers = 0, 0, {} -- its questions, those that got not one byte of answer, and their clients
+local asked, missing, losers = 0, 0, {} -- its questions, the questions without one byte of answer, and their clients
 local asked_before, missing_before, losers_before = 0, 0, {} -- the same of the half before it
 local verifying = false -- whether the feed is asked if the limiter is there
 local longest, prefix = 1e9, 8 -- bytes of keys, and of clients
 local version, age = "", "-"
-local signs, keys, clients, n = {}, {}, {}, 0 -- what was decided here
+local signs, keys, clients, n = {}, {}, {}, 0 -- decisions since the last post
 local lost, posted, failed, unanswered, unread, errors = 0, 0, 0, 0, 0, 0
 local state, why_state, logged, minute = "starting", "", 0, 0
 
@@ -48,7 +48,7 @@ local function client()
   return sub(a, 1, prefix)
 end
 
--- note keeps what was decided here for the next post: "+" passed, "-" was denied, "=" is for the cache.
+-- note keeps a decision for the next post: "+" passed, "-" was denied, "=" is for the cache.
 local function note(sign, k, c)
   if n < MOST then
     n = n + 1
@@ -63,7 +63,7 @@ local function count(k, c)
   return ""
 end
 
--- deny sets what the server says of a denial.
+-- deny sets the server's variables about a denial.
 local function deny(k, c)
   note("-", k, c)
   local w, left = why[k], hot[k] - now()
@@ -89,7 +89,8 @@ local function turn(t)
   half_until, asked, missing, losers = t + HALF, 0, 0, {}
 end
 
--- ask asks. After questions without an answer it asks one alone, so that no other waits if the limiter is still away.
+-- ask returns "ask". After questions without an answer it asks a single question, so that no other request waits if the
+-- limiter is still away.
 local function ask(t)
   if doubt then
     doubt, probe_until, silent_until = false, t + PROBE, t + PROBE
@@ -145,7 +146,7 @@ local function look()
   return deny(k, c)
 end
 
--- decide is "" for a request that passes, "ask", "cached", or "deny". An error asks.
+-- decide returns "" for a request that passes, "ask", "cached", or "deny". An error asks.
 function M.decide()
   local ok, verdict = pcall(look)
   if ok then
@@ -213,12 +214,12 @@ function M.refused(cache)
     given(var.verdict_ratelimit), given(var.verdict_policy))
 end
 
--- denial is until when a key is denied to all clients, and why: reason, rule and policy.
+-- denial returns until when a key is denied to all clients, and why: reason, rule and policy.
 function M.denial(k)
   return hot[k], why[k]
 end
 
--- repeated counts n requests that the server denied without decide, as of the client of this one.
+-- repeated counts n requests that the server denied without decide, as requests of the client of this request.
 function M.repeated(n)
   note(n .. "-", var.hotparam_key, client())
 end
@@ -339,7 +340,7 @@ local function most_are_lost()
   return n >= SOME
 end
 
--- missed notes a question that got not one byte of answer. What one client loses stops no question.
+-- missed notes a question without one byte of answer. The questions of a single client do not stop others.
 local function missed()
   local t = now()
   unanswered = unanswered + 1
@@ -366,7 +367,7 @@ end
 -- others.
 function M.unanswered()
   if (var.upstream_header_time or ""):find("%d") then
-    unanswered = unanswered + 1 -- the limiter gives no verdict, and says so
+    unanswered = unanswered + 1 -- the limiter responds that it has no verdict
   elseif (var.upstream_bytes_received or ""):find("[1-9]") then
     M.unreadable()
     return ngx.exit(403)
@@ -376,7 +377,7 @@ function M.unanswered()
   return ngx.exit(200)
 end
 
--- Fields that a check has of its own, or none.
+-- Fields that a check sets itself or leaves out.
 local own = { host = true, connection = true, ["content-length"] = true, ["transfer-encoding"] = true, te = true,
   upgrade = true, expect = true, ["x-original-host"] = true, ["x-original-uri"] = true, ["x-original-method"] = true,
   ["x-real-ip"] = true, ["x-request-id"] = true }
@@ -408,7 +409,7 @@ local function check()
   elseif not status then
     return missed()
   elseif status ~= 401 and status ~= 403 then
-    unanswered = unanswered + 1 -- the limiter gives no verdict, and says so
+    unanswered = unanswered + 1 -- the limiter responds that it has no verdict
   else
     remember(f["x-hotparam-key"], f["x-hotparam-reason"], f["x-hotparam-retry-ms"], f["x-hotparam-rule"],
       f["ratelimit-policy"])
@@ -418,8 +419,8 @@ local function check()
   end
 end
 
--- access does it all in the access phase, for plugins of gateways. The options are those of start; check is the address
--- of the limiter's check.listen (dialect nginx). Hot keys with a cache ask.
+-- access decides a request and answers it in the access phase, for plugins of gateways. The options are the options of
+-- start, and check is the address of the limiter's check.listen (dialect nginx). Hot keys with a cache ask.
 function M.access(options)
   if not config then
     out = {}
@@ -441,7 +442,7 @@ local function bytes(hex)
   return (hex:gsub("..", function(d) return string.char(tonumber(d, 16)) end))
 end
 
--- line takes a line of the feed about a key or a client.
+-- line applies a line of the feed about a key or a client.
 local function line(l)
   local kind, act, rest = l:match("^([kc]) (%S+) (.*)$")
   if kind == "c" then
@@ -461,7 +462,7 @@ end
 local function poll()
   local status, body = feed("GET /v1/edge?since=" .. version .. "&rules=" .. (mine or ""))
   if ngx.worker.exiting() then
-    return -- nginx reloads, and ends what waits
+    return -- nginx reloads, and aborts waiting calls
   end
   if not status then
     failed = failed + 1
@@ -533,7 +534,7 @@ end
 
 local posting = false
 
--- post sends what was decided here since the last one.
+-- post sends the decisions since the last post.
 local function post()
   local ss, ks, cs, decided, gone = signs, keys, clients, n, lost
   signs, keys, clients, n, lost = {}, {}, {}, 0, 0

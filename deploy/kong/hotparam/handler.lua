@@ -1,5 +1,5 @@
--- Kong (3.x) decides about cold keys itself, and asks the limiter sidecar only about what is hot, overridden or
--- suspected.
+-- Kong (3.x) decides about cold keys itself, and asks the limiter sidecar only about hot, overridden and suspected keys
+-- and clients.
 --
 --   install -D -m 0644 -t /usr/local/share/lua/5.1/kong/plugins/hotparam deploy/kong/hotparam/*.lua
 --   install -m 0644 deploy/nginx/hotparam.lua /usr/local/share/lua/5.1/
@@ -10,7 +10,7 @@
 --       kong start
 --   curl localhost:8001/plugins -d name=hotparam
 --
--- It is tested in nginx with what it uses of Kong, not in Kong.
+-- It is tested in nginx with the parts of Kong that it uses, not in Kong.
 local hotparam = require("hotparam")
 
 local Handler = { VERSION = "0.1.0", PRIORITY = 911 } -- before rate-limiting, after authentication
