@@ -10,10 +10,10 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 )
 
-// Not parallel: allocations of other tests would count.
+// The test is not parallel, because allocations of other tests would count.
 func TestMiddlewareWith_AllocatesForInContextAlone(t *testing.T) {
 	p := newPipeline(t, hotparam.Config{}, elsewhere)
-	for in, want := range map[bool]float64{false: 0, true: 3} { // the request, its context, verdict and client
+	for in, want := range map[bool]float64{false: 0, true: 3} { // request, context, and verdict with client
 		h := p.MiddlewareWith(options{InContext: in})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if _, ok := hotparam.FromContext(r.Context()); ok != in {
 				t.Errorf("InContext %v: %v", in, ok)

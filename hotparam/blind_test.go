@@ -27,7 +27,7 @@ func TestEvents_TellThatNoCountsArrive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{
-			Addr:   "127.0.0.1:1", // no name, because go-redis looks it up
+			Addr:   "127.0.0.1:1", // an address, because go-redis looks names up
 			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no Redis") },
 		})
 		defer rdb.Close()

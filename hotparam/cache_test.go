@@ -19,7 +19,7 @@ rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 0.001, burst: %d}, cache: {}}
 `
 
-// heated is a pipeline that runs, where topic 42 is hot and has a burst left.
+// heated returns a running pipeline in which topic 42 is hot and has a burst left.
 func heated(t *testing.T, burst int) *hotparam.Pipeline {
 	t.Helper()
 	p := newPipeline(t, hotparam.Config{}, fmt.Sprintf(served, burst))
@@ -43,7 +43,7 @@ func heated(t *testing.T, burst int) *hotparam.Pipeline {
 	return p
 }
 
-// counting is a handler that says how often it was asked, and by whom.
+// counting returns a handler that responds with the number of its calls, and the client.
 func counting() http.Handler {
 	var n atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +52,7 @@ func counting() http.Handler {
 	})
 }
 
-// user is where the context of a request has the name of its client: a header field of that name would make the
+// user is the key of the client's name in the context of a request, because a header field of that name would make the
 // request bypass the cache for another reason.
 type user struct{}
 
@@ -88,11 +88,11 @@ func TestCacheOfMiddleware(t *testing.T) {
 	}{
 		{a, "/topic?id=42", 200, "answer 1 for ", false},
 		{a, "/topic?id=42", 200, "answer 1 for ", true},
-		{b, "/topic?id=42", 200, "answer 1 for ", false}, // its own answer; the limit is used up
+		{b, "/topic?id=42", 200, "answer 1 for ", false}, // a response of its own; the limit is used up
 		{b, "/topic?id=42", 200, "answer 1 for ", true},
 		{a, "/topic?id=42&x", 503, "no: hot", false},
 		{a, "/topic?id=42&skip", 200, "answer 2 for ", false},
-		{a, "/topic?id=7&cost&cost&cost", 200, "answer 3 for ", false}, // not limited: it is cold
+		{a, "/topic?id=7&cost&cost&cost", 200, "answer 3 for ", false}, // not limited, because it is cold
 	} {
 		w := ask(c.to, http.MethodGet, c.target, "")
 		if hit := strings.Contains(w.Header().Get("Cache-Status"), "; hit"); w.Code != c.status ||
@@ -127,7 +127,7 @@ func TestNamedClientsShareNoAnswers(t *testing.T) {
 	}
 }
 
-// A fetch costs what its request does.
+// A fetch has the cost of its request.
 func TestFetchCostsWhatItsRequestDoes(t *testing.T) {
 	t.Parallel()
 	p := heated(t, 10)

@@ -19,7 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/pipeline"
 )
 
-// Rules that are empty are an error wherever they come from, because a pipeline would limit nothing in silence.
+// Empty rules are an error wherever they come from, because a pipeline with them would silently limit nothing.
 func TestRules_NeedARule(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
@@ -63,7 +63,7 @@ func TestRules_ErrorsHaveFileLineAndField(t *testing.T) {
 	}
 }
 
-// Values by which no request could be judged are refused when they are passed.
+// Values by which a request could not be judged are refused when they are passed.
 func TestZeroValuesAreErrors(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -104,7 +104,7 @@ func TestZeroValuesAreErrors(t *testing.T) {
 	}
 }
 
-// No method of a Pipeline that New has not made dereferences nil: the methods say to use New.
+// Methods of a Pipeline that New has not made do not dereference nil; their errors tell the caller to use New.
 func TestPipeline_ZeroValueSaysToUseNew(t *testing.T) {
 	t.Parallel()
 	ctx, fails := t.Context(), func(_ any, err error) error { return err }
@@ -130,7 +130,7 @@ func TestPipeline_ZeroValueSaysToUseNew(t *testing.T) {
 	}
 }
 
-// panics returns a function that returns what f panics with.
+// panics returns a function that returns the error with which f panics.
 func panics(f func()) func() error {
 	return func() (err error) {
 		defer func() {

@@ -40,13 +40,13 @@ func TestPipelinesShareALimitByAFailoverClient(t *testing.T) {
 	s.AwaitSwitch(t)
 	clients := 1
 	redistest.Eventually(t, "a limit on the new master", func() bool {
-		clients++ // nothing is known of this one
+		clients++ // a client without requests so far
 		return thrice(fmt.Sprintf("192.0.%d.%d", clients/250, clients%250)) == [3]int{204, 204, 429}
 	})
 }
 
-// askInTurn makes two pipelines that allow an address two requests, and none without Redis. The function it returns
-// asks three times for one address, each time another pipeline than the time before.
+// askInTurn makes two pipelines that allow an address two requests, and no request without Redis. The function that it
+// returns asks three times for one address, alternating between the pipelines.
 func askInTurn(t *testing.T, rdb redis.UniversalClient) func(addr string) (codes [3]int) {
 	t.Helper()
 	var handlers [2]http.Handler

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 )
 
-// judged is a handler that answers with the client and the reason that its context has.
+// judged is a handler that responds with the client and the reason in its context.
 func judged(w http.ResponseWriter, r *http.Request) {
 	j, ok := hotparam.FromContext(r.Context())
 	w.Header().Set("Cache-Control", "max-age=3600")

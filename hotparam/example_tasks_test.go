@@ -49,7 +49,7 @@ func statusOf(service http.Handler, method, target string, header ...string) int
 
 var page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "a page") })
 
-// A topic goes viral: it is found and held to its limit, and no other topic is.
+// A topic goes viral: it is found and limited, and other topics are not.
 func Example_viralTopic() {
 	p := mustNew(`
 rules:
@@ -77,7 +77,7 @@ rules:
 	// <nil>
 }
 
-// Three wrong passwords a minute for each account: a login that succeeds gets its charge back.
+// Three wrong passwords a minute for each account: a successful login gets its charge back.
 func Example_loginAttempts() {
 	p := mustNew(`
 rules:
@@ -104,7 +104,7 @@ overrides:
 	// Output: 200 200 200 200 200 401 401 401 429 429 200
 }
 
-// Windows hold for each user of the service in place of each address.
+// Windows hold for each user of the service instead of each address.
 func Example_byUser() {
 	p := mustNew(`
 rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}]
@@ -241,7 +241,8 @@ ip: {in_flight: {limit: 1}}
 	// true
 }
 
-// The key of a request is in its body, which no rule reads: the handler has it judged when it has parsed the body.
+// The key of a request is in its body, which rules do not read. The handler asks for a decision when it has parsed the
+// body.
 func Example_keyInBody() {
 	p := mustNew(`
 rules: [{name: rpc, match: {path: /rpc}, params: [topic], hot: {rate: 200}, limit: {rate: 100}}]
@@ -265,7 +266,7 @@ overrides: [{key: "rpc?topic=42", action: block}]
 	// 7 200
 }
 
-// A topic is answered from memory: its handler runs once.
+// A topic is answered from memory, so its handler runs once.
 func Example_cache() {
 	p := mustNew(`
 rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, cache: {ttl: 1m}}]
@@ -309,7 +310,7 @@ func Example_shared() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 	defer rdb.Close()
 	p, err := hotparam.New(hotparam.Config{Shared: shared.Config{Redis: rdb, StatsD: "127.0.0.1:8127"}})
-	fmt.Println(p != nil, err) // no server has to be up for that
+	fmt.Println(p != nil, err) // New needs no running server
 	// Output: true <nil>
 }
 

@@ -27,7 +27,7 @@ rules:
     limit: {algorithm: token_bucket, rate: 100, burst: 200}
 `)
 
-// A service protects itself, with no other server.
+// A service protects itself without another server.
 func Example() {
 	rules, err := hotparam.ParseRules("rules.yaml", rulesYAML)
 	if err != nil {
@@ -61,7 +61,7 @@ func Example() {
 	// <nil> 1
 }
 
-// An operator asks why a request is denied. The answer charges no limit.
+// An operator asks why a request is denied. The explanation charges no limit.
 func ExamplePipeline_Explain() {
 	rules, err := hotparam.ParseRules("rules.yaml", rulesYAML)
 	if err != nil {
@@ -87,8 +87,8 @@ func ExamplePipeline_Explain() {
 	// - rule topic: hot from 200/s over 5s, then token_bucket 100 per 1s, burst 200 (cluster, enforce)
 }
 
-// Rules may be Go values: a topic is hot from 200 requests a second on, and is held to
-// 100 then; no client has more than 50.
+// Rules may be Go values: a topic is hot from 200 requests a second on, and is then limited to 100; no client has more
+// than 50.
 func ExampleNewRules() {
 	rules, err := hotparam.NewRules(rule.Set{
 		ParseAs: rule.ParseAs{Preset: "strict"},
@@ -123,7 +123,7 @@ func ExamplePipeline_Decide() {
 	// Output: true cold <nil>
 }
 
-// A handler whose key is in the body decides once it has read it.
+// A handler whose key is in the body decides after reading the body.
 func ExampleDecision_WriteDenial() {
 	rules, err := hotparam.ParseRules("rules.yaml", append(rulesYAML,
 		"overrides: [{key: 'topic?id=42', action: block}]\n"...))
@@ -185,14 +185,14 @@ rules:
 func ExampleConfig() {
 	p, err := hotparam.New(hotparam.Config{
 		Instance:    "shop-1",              // its name in reports
-		Budget:      10 * time.Millisecond, // a decision waits for Redis no longer
+		Budget:      10 * time.Millisecond, // longest wait of a decision for Redis
 		RetryJitter: 2 * time.Second,       // spreads retries after denials
 	})
 	fmt.Println(p.Stats().Counted, err)
 	// Output: 0 <nil>
 }
 
-// Rules may be nil: each path with its query is a key then.
+// Rules may be nil: each path with its query is then a key.
 func ExampleNew() {
 	p, err := hotparam.New(hotparam.Config{})
 	if err != nil {

@@ -34,7 +34,7 @@ func newPipeline(t *testing.T, cfg hotparam.Config, rules string) *hotparam.Pipe
 	return p
 }
 
-// run runs a pipeline until stop is called, which returns what Run returned.
+// run runs a pipeline until stop is called. stop returns the error of Run.
 func run(p *hotparam.Pipeline) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -42,7 +42,7 @@ func run(p *hotparam.Pipeline) (stop func() error) {
 	return func() error { cancel(); return <-ended }
 }
 
-// A handler behind the middleware can still flush and take over the connection.
+// A handler behind the middleware can still flush, and take over the connection.
 func TestHandlersFlushAndHijack(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, string(rulesYAML))
@@ -95,12 +95,12 @@ const perClient = elsewhere + `
 ip: {fixed: {limit: 2, window: 1h}}
 `
 
-// elsewhere has the rule that rules need, for tests of the limits of clients.
+// elsewhere has the rule that a rule set needs, for tests of the limits of clients.
 const elsewhere = `
 rules: [{name: elsewhere, match: {path: /elsewhere}, params: [], hot: {rate: 1000}}]
 `
 
-// What needs no detection holds before Run, during it and after it.
+// Limits that need no detection hold before Run, during it and after it.
 func TestMiddlewareWorksBeforeAndAfterRun(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, perClient)
@@ -134,8 +134,7 @@ func TestMiddlewareWorksBeforeAndAfterRun(t *testing.T) {
 	}
 }
 
-// With a Redis that is not there each rule's own policy decides, within the budget,
-// also before Run and after it.
+// Without a reachable Redis each rule's own policy decides, within the budget, also before Run and after it.
 func TestPoliciesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string][3]int{"open": {204, 204, 204}, "closed": {429, 429, 429},

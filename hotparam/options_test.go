@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 )
 
-// blocked holds one topic back for ever and one client to a request an hour.
+// blocked blocks one topic for ever and limits a client to a request an hour.
 const blocked = `
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}
@@ -21,7 +21,7 @@ overrides:
 ip: {sliding: {limit: 2, window: 1h}}
 `
 
-// A service knows its users, counts a search for three and answers denials in its own words.
+// A service identifies its users, charges a search as three, and denies in its own words.
 func ExamplePipeline_MiddlewareWith() {
 	rules, err := hotparam.ParseRules("rules.yaml", []byte(blocked))
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
-// A key that is asked for too often is found and held to its limit, and no other is.
+// A key with too many requests is found and limited, and other keys are not.
 func TestOneProcessFindsAndLimitsWhatIsHot(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, `
@@ -65,19 +65,19 @@ rules:
 	}
 }
 
-// recorder is a sink that counts, fails at times, and notes when it was ended.
+// recorder is a sink that counts, fails at times, and records when it was ended.
 type recorder struct {
 	mu    sync.Mutex
 	n     int64
 	calls int
-	ended int64 // n when Run ended
+	ended int64 // n at the end of Run
 }
 
 func (r *recorder) Send(_ context.Context, counts []hotparam.Count) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.calls++; r.calls%3 == 0 {
-		return errors.New("busy") // every third time: it is sent once more
+		return errors.New("busy") // every third time, so that the batch is sent once more
 	}
 	for _, c := range counts {
 		r.n += c.N
@@ -93,8 +93,8 @@ func (r *recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// A sink gets every count, and ends after the last one, even if requests arrive while
-// the pipeline stops. Time is virtual here.
+// A sink gets every count, and ends after the last one, even if requests arrive while the pipeline stops. Time is
+// virtual here.
 func TestASinkIsEndedLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,8 +131,7 @@ func TestASinkIsEndedLast(t *testing.T) {
 	})
 }
 
-// After Run requests are judged and counted as before, and Stats reports that the counts
-// are not delivered.
+// After Run requests are judged and counted as before, and Stats reports that the counts are not delivered.
 func TestWhatComesAfterRunIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, string(rulesYAML))
@@ -288,7 +287,7 @@ func TestRunThatWasForgotten(t *testing.T) {
 	}
 }
 
-// Without an aggregator counts are lost, and without Redis limits are not shared: Health says both.
+// Without an aggregator counts are lost, and without Redis limits are not shared. Health reports both.
 func TestHealthWithoutServers(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// Rules of Go values are the rules of the file that says the same.
+// Rules of Go values equal the rules of the file with the same content.
 func TestRulesOfGoAreThoseOfTheFile(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -31,14 +31,14 @@ func TestRulesOfGoAreThoseOfTheFile(t *testing.T) {
 		if len(inGo.set.Warnings) != len(inFile.set.Warnings) {
 			rt.Fatalf("%s:\nwarnings %q, in the file %q", file, inGo.set.Warnings, inFile.set.Warnings)
 		}
-		inGo.set.Warnings, inFile.set.Warnings = nil, nil // which say where
+		inGo.set.Warnings, inFile.set.Warnings = nil, nil // warnings name the place
 		if !reflect.DeepEqual(inGo.set, inFile.set) {
 			rt.Fatalf("%s:\n%+v, in the file\n%+v", file, inGo.set.Rules[0], inFile.set.Rules[0])
 		}
 	})
 }
 
-// drawRuleSet draws a set and writes the file for it by hand.
+// drawRuleSet draws a set and writes its file without the code under test.
 func drawRuleSet(rt *rapid.T) (rule.Set, string) {
 	set := rule.Set{Namespace: "shop"}
 	set.ParseAs.Preset = "strict"
@@ -127,7 +127,7 @@ func drawRuleSet(rt *rapid.T) (rule.Set, string) {
 	return set, file
 }
 
-// drawOther draws what limits beside or in place of a Spec.
+// drawOther draws the fields that limit beside a Spec or instead of it.
 func drawOther(rt *rapid.T, r *rule.Rule) (file string) {
 	switch rapid.IntRange(0, 4).Draw(rt, "other") {
 	case 1:

@@ -15,7 +15,7 @@ import (
 
 type options = hotparam.Options[hotparam.Exchange]
 
-// perClient lets a client pass twice.
+// perClient allows a client two requests.
 const perClient = `
 rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}]
 ip: {sliding: {limit: 2, window: 1h}}

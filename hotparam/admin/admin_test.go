@@ -98,7 +98,7 @@ func TestRolesBelowAPrefix(t *testing.T) {
 		{"PUT", "/v1/overrides", block, []string{"Test-Role: operator", "Sec-Fetch-Site: cross-site"}, 403},
 		{"PUT", "/v1/overrides", block, []string{"Test-Role: operator"}, 201},
 		{"PUT", "/v1/rules", "rules: []", []string{"Test-Role: operator"}, 403},
-		{"PUT", "/v1/rules", "rules: []", []string{"Test-Role: more"}, 404}, // an admin, and there are none
+		{"PUT", "/v1/rules", "rules: []", []string{"Test-Role: more"}, 404}, // an admin; there are no rules
 	} {
 		if w := ask(c.method, c.path, c.body, c.header...); w.Code != c.want {
 			t.Errorf("%s %s %v: %d, want %d: %s", c.method, c.path, c.header, w.Code, c.want, w.Body)
@@ -113,7 +113,7 @@ func TestRolesBelowAPrefix(t *testing.T) {
 	}
 }
 
-// Links of the page are relative to its address, so that they lead where it is mounted.
+// Links of the page are relative to its address, so that they work below any prefix.
 func TestLinksAreRelative(t *testing.T) {
 	t.Parallel()
 	p, err := hotparam.New(hotparam.Config{})
@@ -190,7 +190,7 @@ func TestThePageShowsOneProcess(t *testing.T) {
 	})
 }
 
-// noSink takes counts to nowhere.
+// noSink drops counts.
 type noSink struct{}
 
 func (noSink) Send(context.Context, []hotparam.Count) error { return nil }

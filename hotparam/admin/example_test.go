@@ -42,7 +42,7 @@ func Example() {
 	// /hotparam/v1/hot 200
 }
 
-// Access lets users of the service in by its own login.
+// Access admits users of the service by its own login.
 func ExampleConfig() {
 	login := func(r *http.Request) (user string, role admin.Role) { // as the service does it
 		cookie, err := r.Cookie("session")

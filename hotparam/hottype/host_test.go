@@ -6,7 +6,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// TestHostName_TellsWhichFieldsAreSound: other fields are read in different ways, so they may name any host.
+// TestHostName_TellsWhichFieldsAreSound checks the fields that name one host. Servers read other fields in different
+// ways, so those may name any host.
 func TestHostName_TellsWhichFieldsAreSound(t *testing.T) {
 	t.Parallel()
 	for field, want := range map[string]string{

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/shared"
 )
 
-// The counts of many services go to aggregators by Kafka. No server needs to be up.
+// Many services send their counts to aggregators by Kafka. New needs no running server.
 func Example() {
 	sink, err := kafkasink.New(kafkasink.Config{Brokers: []string{"127.0.0.1:9092"}})
 	if err != nil {

@@ -38,7 +38,7 @@ func TestNew_RefusesZeroRules(t *testing.T) {
 	}
 }
 
-// No method of a Sink that New has not made dereferences nil: the methods say to use New.
+// Methods of a Sink that New has not made do not dereference nil; their errors tell the caller to use New.
 func TestSink_ZeroValueSaysToUseNew(t *testing.T) {
 	t.Parallel()
 	for _, sink := range []*kafkasink.Sink{nil, {}} {
@@ -55,7 +55,7 @@ func TestSink_ZeroValueSaysToUseNew(t *testing.T) {
 	}
 }
 
-// panics returns a function that returns what f panics with.
+// panics returns a function that returns the error with which f panics.
 func panics(f func()) func() error {
 	return func() (err error) {
 		defer func() {

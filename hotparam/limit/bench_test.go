@@ -45,7 +45,7 @@ func BenchmarkMemoryAllow(b *testing.B)   { run(b, request[:1], 10*time.Millisec
 func BenchmarkMemoryFixed(b *testing.B)   { run(b, request[1:2], 100*time.Millisecond) }
 func BenchmarkMemorySliding(b *testing.B) { run(b, request[2:], 100*time.Millisecond) }
 
-// A log of 10,000 that is always full of ticks.
+// BenchmarkMemoryLog calls a log of 10,000 that is always full of ticks.
 func BenchmarkMemoryLog(b *testing.B) {
 	run(b, []limit.Charge{{Subject: hot, Spec: logged, Cost: 1}}, 6*time.Millisecond)
 }
@@ -53,7 +53,7 @@ func BenchmarkMemoryLog(b *testing.B) {
 func BenchmarkMemoryThreeAllow(b *testing.B)  { run(b, request, 100*time.Millisecond) }
 func BenchmarkMemoryThreeDenial(b *testing.B) { run(b, request, 0) }
 
-// Both cores on one hot key, the worst case for its lock.
+// BenchmarkMemoryDenialParallel calls one hot key from both cores, which is the worst case for its lock.
 func BenchmarkMemoryDenialParallel(b *testing.B) {
 	m, now := limit.NewMemory(limit.MemoryConfig{}), time.Unix(1_700_000_000, 0)
 	b.ReportAllocs()
@@ -65,7 +65,7 @@ func BenchmarkMemoryDenialParallel(b *testing.B) {
 	})
 }
 
-// Every call brings a subject that is not known, into full tables.
+// BenchmarkMemoryFlood brings an unknown subject in every call, into full tables.
 func BenchmarkMemoryFlood(b *testing.B) {
 	m, ctx := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 1 << 16}), context.Background()
 	names := make([]string, 1<<20)

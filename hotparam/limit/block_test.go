@@ -61,7 +61,7 @@ func TestBlockTape(t *testing.T) {
 	if err != nil || ok || r[0].Remaining != 0 || r[0].ResetAfter != time.Minute || r[1].RetryAfter != hottype.Never {
 		t.Errorf("%+v; %v", r, err)
 	}
-	// A cost above the capacity begins no block, nor does a denial of another limit.
+	// A cost above the capacity does not begin a block, and neither does a denial by another limit.
 	large := quick
 	large.Subject.Name, large.Cost = "large", 2
 	other := large
@@ -75,7 +75,7 @@ func TestBlockTape(t *testing.T) {
 	}
 }
 
-// A subject that was reset has the same place again, also where its bucket does not start full.
+// A subject that was reset gets the same place again, even if its bucket does not start full.
 func TestResetSubjectHasOnePlace(t *testing.T) {
 	t.Parallel()
 	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 10})

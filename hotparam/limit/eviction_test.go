@@ -101,7 +101,7 @@ func TestEvictionsAreThoseOfAModel(t *testing.T) {
 	})
 }
 
-// A request of many charges leaves nothing to the next one: no block, and no state.
+// A request of many charges leaves neither blocks nor state for the next request.
 func TestManyChargesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	m, now := NewMemory(MemoryConfig{}), time.Unix(1_700_000_000, 0)
@@ -118,7 +118,7 @@ func TestManyChargesLeaveNothing(t *testing.T) {
 		return ok
 	}
 	names := []string{"a", "b", "c", "d", "e"}
-	if !take(blocks, 1, names...) || take(blocks, 1, names...) { // all are blocked now
+	if !take(blocks, 1, names...) || take(blocks, 1, names...) { // all are now blocked
 		t.Fatal("the second request is one too many")
 	}
 	other, free := []string{"f", "g", "h", "i", "j"}, blocks
@@ -131,7 +131,7 @@ func TestManyChargesLeaveNothing(t *testing.T) {
 	}
 }
 
-// A request locks the shards of its subjects, and no others.
+// A request locks the shards of its subjects, and no other shards.
 func TestShardsOfARequestAreLocked(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryConfig{})
@@ -148,14 +148,14 @@ func TestShardsOfARequestAreLocked(t *testing.T) {
 	}
 }
 
-// A block that is evicted at its end denied nothing any more.
+// A block that is evicted at its end no longer denied anything.
 func TestBlockEvictedAtItsEnd(t *testing.T) {
 	t.Parallel()
 	for after, active := range map[time.Duration]uint64{999_999 * time.Microsecond: 1, time.Second: 0} {
 		m, now := NewMemory(MemoryConfig{MaxSubjects: 1}), time.Unix(1_700_000_000, 0)
 		c := Charge{Subject: Subject{Space: "a", Name: "a"}, Cost: 1,
 			Spec: Spec{Algorithm: FixedWindow, Limit: 1, Window: time.Second, Block: time.Second}}
-		for range 2 { // the second one begins a block
+		for range 2 { // the second call begins a block
 			if _, err := m.Take(t.Context(), now, []Charge{c}, make([]Result, 1)); err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,7 @@ import (
 // start is the edge of a second.
 var start = time.Unix(1_700_000_000, 0)
 
-// ask asks a store for one cost of one subject.
+// ask takes one charge of one subject from a store.
 func ask(store limit.Store, now time.Time, spec limit.Spec, cost int64) (limit.Charge, limit.Result) {
 	charges := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: spec, Cost: cost}}
 	results := make([]limit.Result, 1)
@@ -21,8 +21,7 @@ func ask(store limit.Store, now time.Time, spec limit.Spec, cost int64) (limit.C
 	return charges[0], results[0]
 }
 
-// Every algorithm of 10 a second: what passes just before the edge of a second, and
-// just after it.
+// Every algorithm at 10 a second: the calls that pass just before the edge of a second, and just after it.
 func ExampleSpec() {
 	for _, spec := range []limit.Spec{
 		{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10},
@@ -73,8 +72,8 @@ func ExampleCharge() {
 	// cost 11: false, 0 left, retry after -1ns
 }
 
-// With Wait a call that comes too early is let in, and says for how long its
-// caller has to hold it back. Where it would be longer than that it is denied at once.
+// With Wait a call that comes too early is allowed, with the time for which its caller has to hold it back. If that
+// time would be longer than Wait, the call is denied at once.
 func ExampleCharge_Wait() {
 	store := limit.NewMemory(limit.MemoryConfig{})
 	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 2,
@@ -91,8 +90,7 @@ func ExampleCharge_Wait() {
 	// false 0s 100ms
 }
 
-// Who is denied stays denied for a minute, and for twice as long if it comes back
-// at once only to be denied again.
+// A denied subject stays denied for a minute, and for twice as long if it comes back at once and is denied again.
 func ExampleSpec_block() {
 	store := limit.NewMemory(limit.MemoryConfig{})
 	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second, Block: time.Minute,
@@ -108,7 +106,7 @@ func ExampleSpec_block() {
 	// 1m0s false 2m0s
 }
 
-// Who can do with less takes what there is.
+// A caller that can use less takes the tokens that are left.
 func ExampleTakeUpTo() {
 	store, ctx := limit.NewMemory(limit.MemoryConfig{}), context.Background()
 	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}
@@ -129,7 +127,7 @@ func ExampleMemory_RefundAt() {
 	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}
 	c, r := ask(store, start, spec, 6)
 	fmt.Println(r.Remaining)
-	later := start.Add(200 * time.Millisecond) // two of the six are back by themselves
+	later := start.Add(200 * time.Millisecond) // two of the six tokens have returned by themselves
 	store.RefundAt(start, []limit.Charge{c})
 	_, r = ask(store, later, spec, 0)
 	fmt.Println(r.Remaining)
@@ -138,8 +136,7 @@ func ExampleMemory_RefundAt() {
 	// 10
 }
 
-// At most two exports run at a time. One that never says it is done counts for a
-// minute.
+// At most two exports run at a time. An export that never ends counts for a minute.
 func ExampleNewInFlight() {
 	exports, err := limit.NewInFlight(2, time.Minute)
 	if err != nil {

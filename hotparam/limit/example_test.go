@@ -10,8 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// One request is held to a bucket for its hot key and to a window for its
-// client. Both are charged, or neither is.
+// One request is charged to a bucket for its hot key and to a window for its client. Both are charged, or neither is.
 func Example() {
 	store := limit.NewMemory(limit.MemoryConfig{})
 	topic := limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Second, Burst: 3}
@@ -40,8 +39,7 @@ func Example() {
 	// false: topic 0 left, retry after 10ms; client 47 left
 }
 
-// A spec that cannot be kept exactly is denied
-// with the reason.
+// A spec that cannot be kept exactly is rejected with the reason.
 func ExampleSpec_Validate() {
 	hourly := limit.Spec{Algorithm: limit.SlidingWindow, Limit: 10_000_000, Window: time.Hour}
 	fmt.Println(hourly.Validate())
@@ -61,7 +59,7 @@ func ExamplePerSecond() {
 	// true
 }
 
-// A job goes on when the limit lets it, but not later than in five seconds.
+// A job continues when the limit allows it, but waits at most five seconds.
 func ExampleMemory_Wait() {
 	store := limit.NewMemory(limit.MemoryConfig{})
 	fetch := []limit.Charge{{Subject: limit.Subject{Space: "crawl", Name: "example.org"}, Spec: limit.PerMinute(2),
@@ -77,7 +75,7 @@ func ExampleMemory_Wait() {
 	// limit: wait: the wait would be longer than the context
 }
 
-// A store in process takes the time from its caller.
+// A store in process gets the time from its caller.
 func ExampleNewMemory() {
 	store := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 10_000})
 	charge := []limit.Charge{{Subject: limit.Subject{Space: "mail", Name: "anna"}, Spec: limit.PerMinute(1), Cost: 1}}

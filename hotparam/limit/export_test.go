@@ -66,7 +66,7 @@ func (t *table) sweep(now int64) int {
 	return gone
 }
 
-// sweepBlocks forgets what makes no difference any more.
+// sweepBlocks removes blocks that have no further effect.
 func (t *table) sweepBlocks(now int64) {
 	for id, b := range t.blocks {
 		if now >= b.forgetAt() {

@@ -25,7 +25,7 @@ func TestInFlight(t *testing.T) {
 		{0, "a", limit.Result{Allowed: true, Limit: 2, Remaining: 1, ResetAfter: 10 * second}},
 		{1 * second, "b", limit.Result{Allowed: true, Limit: 2, ResetAfter: 10 * second}},
 		{2 * second, "c", limit.Result{Limit: 2, RetryAfter: 8 * second, ResetAfter: 9 * second}},
-		// prolonged, not a second place
+		// prolonged, not a second slot
 		{3 * second, "a", limit.Result{Allowed: true, Limit: 2, ResetAfter: 10 * second}},
 		{4 * second, "c", limit.Result{Limit: 2, RetryAfter: 7 * second, ResetAfter: 9 * second}},
 		{5 * second, "-c", limit.Result{}},
@@ -60,7 +60,7 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// places have the bounds of each call.
+// places holds the bounds of each call.
 type places struct{ *limit.InFlight }
 
 func (p places) Acquire(now time.Time, most int64, life time.Duration, id string) limit.Result {
@@ -81,7 +81,7 @@ func TestInFlightLaws(t *testing.T) {
 	})
 }
 
-// Time goes in whole microseconds, as in Redis.
+// Time is counted in whole microseconds, as in Redis.
 func TestInFlightInMicroseconds(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_700_000_000, 0)

@@ -28,7 +28,7 @@ func TestMemoryLaws(t *testing.T) {
 	})
 }
 
-// take asks for one charge at a time in microseconds.
+// take takes one charge at a time in microseconds.
 func take(t interface{ Fatal(...any) }, m *limit.Memory, us int64, name string, spec limit.Spec,
 	cost int64) limit.Result {
 	results := make([]limit.Result, 1)
@@ -47,7 +47,7 @@ func TestFloodResetsNothing(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		capacity int
-		every    int // others between two calls of the limited value
+		every    int // number of others between two calls of the limited value
 		spec     limit.Spec
 	}{
 		{"bucket", 1 << 18, 100, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}},
@@ -64,7 +64,7 @@ func TestFloodResetsNothing(t *testing.T) {
 			t.Parallel()
 			m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: c.capacity})
 			now, admitted, name := second*1_700_000_000, int64(0), make([]byte, 0, 32)
-			full := c.capacity * 3 / 2 // when the limited value turns up
+			full := c.capacity * 3 / 2 // call at which the limited value appears
 			for i := range full + perSecond*3/4 {
 				us := now + int64(i)*second/perSecond
 				name = fmt.Appendf(name[:0], "%x", rand.Uint64())
@@ -102,13 +102,13 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Expired subjects are forgotten before live ones.
+// Expired subjects are evicted before live subjects.
 func TestExpiredGoFirst(t *testing.T) {
 	t.Parallel()
 	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 32})
 	long := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}
 	for i := range 16 {
-		for range 9 { // often called, but over when the others come
+		for range 9 { // called often, but expired when the others come
 			take(t, m, 0, fmt.Sprint("short", i), fixed, 1)
 		}
 		take(t, m, 0, fmt.Sprint("long", i), long, 1)
@@ -121,8 +121,8 @@ func TestExpiredGoFirst(t *testing.T) {
 	}
 }
 
-// In a table of capacity one, the second charge of a request may push out the
-// first; neither is written into the place of the other.
+// In a table of capacity one, the second charge of a request may evict the first. Neither is written into the place of
+// the other.
 func TestCapacityOfOne(t *testing.T) {
 	t.Parallel()
 	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 1})
@@ -138,8 +138,7 @@ func TestCapacityOfOne(t *testing.T) {
 	}
 }
 
-// More Spaces than tables still work: the last ones share a table, and nothing
-// else.
+// More Spaces than tables still work: the last Spaces share a table, but not their subjects.
 func TestManySpaces(t *testing.T) {
 	t.Parallel()
 	m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, 1)
@@ -201,8 +200,8 @@ func TestRefund(t *testing.T) {
 		then, before := step(), take(rt, with, now, "a", spec, 0)
 		undone := rapid.Int64Range(0, before.Remaining).Draw(rt, "undone")
 		take(rt, with, then, "a", spec, undone)
-		// A window that the undone charge began, and others used, ends by that charge:
-		// it may be over while one that the others had begun would still hold.
+		// A window that the refunded charge began, and others used, ends by that charge: it may be over while a window
+		// begun by the others would still hold.
 		began := spec.Algorithm == limit.AnchoredWindow && before.ResetAfter == 0 && undone > 0
 		between := rapid.SampledFrom([]int{0, 0, 0, 1, 4}).Draw(rt, "between")
 		for range between {
@@ -232,7 +231,7 @@ func TestRefund(t *testing.T) {
 	})
 }
 
-// Refunds never lift a subject above its capacity, and ignore nonsense.
+// Refunds do not lift a subject above its capacity, and invalid refunds are ignored.
 func TestRefundIsClamped(t *testing.T) {
 	t.Parallel()
 	m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, len(request))
@@ -307,7 +306,7 @@ func TestEvictedAreCounted(t *testing.T) {
 	}
 }
 
-// raced is a store from which others take one, before every call.
+// raced is a store from which others take one token before every call.
 type raced struct{ left, calls int64 }
 
 func (s *raced) Take(_ context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
@@ -317,7 +316,7 @@ func (s *raced) Take(_ context.Context, _ time.Time, charges []limit.Charge, res
 	return results[0].Allowed, nil
 }
 
-// TakeUpTo tries 16 times, and takes nothing where others are faster each time.
+// TakeUpTo tries 16 times, and takes nothing if others are faster each time.
 func TestTakeUpToEnds(t *testing.T) {
 	t.Parallel()
 	s := &raced{left: 1000}

@@ -21,12 +21,12 @@ func TestRefundTape(t *testing.T) {
 		what       string
 		spec       limit.Spec
 		costs      []cost
-		left, late int64 // after the refund; and a quarter of a second later
+		left, late int64 // after the refund, and a quarter of a second later
 	}{
 		{"fixed, same window", window(limit.FixedWindow), []cost{{0, 4}, {500, 3}}, 7, 7},
 		{"fixed, next window", window(limit.FixedWindow), []cost{{900, 4}, {1000, 3}}, 7, 7},
 		{"sliding, same window", window(limit.SlidingWindow), []cost{{0, 4}, {500, 3}}, 7, 7},
-		// 1 of 5 stays in the window before, and weighs as a whole one.
+		// 1 of 5 stays in the previous window, and counts as a whole unit.
 		{"sliding, next window", window(limit.SlidingWindow), []cost{{800, 4}, {900, 1}, {1100, 3}}, 6, 6},
 		{"sliding, the window after", window(limit.SlidingWindow), []cost{{900, 4}, {1000, 2}, {2000, 3}}, 5, 5},
 		{"anchored, same window", window(limit.AnchoredWindow), []cost{{0, 4}}, 10, 10},
@@ -36,7 +36,7 @@ func TestRefundTape(t *testing.T) {
 		{"log, when it is over", window(limit.SlidingLog), []cost{{0, 4}, {500, 3}, {1000, 1}}, 6, 6},
 		{"buckets", window(limit.BucketedWindow), []cost{{0, 4}, {500, 3}}, 7, 7},
 		{"buckets, when it is over", window(limit.BucketedWindow), []cost{{0, 4}, {500, 3}, {1300, 1}}, 6, 6},
-		// Of the 8, 3 have run back by themselves; in the quarter 2.5 more do.
+		// Of the 8, 3 have returned by themselves; in the quarter 2.5 more return.
 		{"bucket", limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10},
 			[]cost{{0, 8}, {300, 3}}, 7, 9},
 		{"bucket, all run back", limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10},
@@ -85,9 +85,9 @@ func TestRefundOfWarmUp(t *testing.T) {
 	type cost struct{ ms, cost int64 }
 	for _, c := range []struct {
 		what   string
-		costs  []cost // the first one is undone
+		costs  []cost // the first cost is refunded
 		waits  int64  // ms
-		second int64  // of one more call behind it
+		second int64  // of one more call behind the costs
 	}{
 		{"the last", []cost{{0, 4}}, 0, 295},
 		{"one before the last", []cost{{0, 4}, {120, 1}}, 295, 295 + 285},
@@ -109,8 +109,8 @@ func TestRefundOfWarmUp(t *testing.T) {
 	}
 }
 
-// Where a warm-up is warm a call makes it no warmer, and a refund of the last call no colder: who is denied by another
-// limit, again and again, must not keep it cold for the others.
+// A call does not make a warm limit warmer, and a refund of the last call does not make it colder: a caller that
+// another limit denies, again and again, must not keep it cold for the others.
 func TestRefundOfWarmCalls(t *testing.T) {
 	t.Parallel()
 	spec := limit.Spec{Algorithm: limit.WarmingUp, Limit: 10, Window: time.Second, WarmUp: 400 * time.Millisecond,

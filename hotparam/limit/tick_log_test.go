@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Two charges of one request for one log count together, once.
+// Two charges of one request for the same log count together, once.
 func TestLogTwiceInARequest(t *testing.T) {
 	t.Parallel()
 	m, results := NewMemory(MemoryConfig{}), make([]Result, 2)

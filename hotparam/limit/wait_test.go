@@ -16,8 +16,8 @@ func one(name string, spec limit.Spec) []limit.Charge {
 	return []limit.Charge{{Subject: limit.Subject{Space: "wait", Name: name}, Spec: spec, Cost: 1}}
 }
 
-// Callers of a limit with a Wait proceed in the order in which they came, each when its token is
-// there; one that comes while the queue is full follows when it has room.
+// Callers of a limit with a Wait proceed in the order in which they came, each when its token returns. A caller that
+// comes while the queue is full follows when there is room.
 func TestMemory_WaitsInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestMemory_WaitsInTurn(t *testing.T) {
 	})
 }
 
-// Without a Wait of its own every limit is waited for until it allows the call.
+// Without a Wait of its own a limit makes callers wait until it allows the call, for every algorithm.
 func TestMemory_WaitsForEveryAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestMemory_WaitsForEveryAlgorithm(t *testing.T) {
 			2500 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			store, began := limit.NewMemory(limit.MemoryConfig{}), time.Now() // the edge of a day
+			store, began := limit.NewMemory(limit.MemoryConfig{}), time.Now() // at the edge of a day
 			for range 3 {
 				if err := store.Wait(t.Context(), one("a", c.spec)); err != nil {
 					t.Error(err)

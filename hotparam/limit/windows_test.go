@@ -11,8 +11,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// Whatever came before, ClientWindows take what Memory.Take takes of known clients within their windows, with the same
-// results, and else nothing. Windows become longer, shorter and others meanwhile, and small tables evict.
+// After any history, ClientWindows charges the calls of known clients within their windows as Memory.Take does, with
+// the same results, and nothing else. Windows become longer, shorter and different meanwhile, and small tables evict.
 func TestClientWindowsAreMemoryTake(t *testing.T) {
 	t.Parallel()
 	taken := 0
@@ -73,7 +73,7 @@ func TestClientWindowsAreMemoryTake(t *testing.T) {
 	}
 }
 
-// What ClientWindows cannot charge is left to Memory.Take.
+// Charges that ClientWindows cannot make are left to Memory.Take.
 func TestClientWindowsThatAreNone(t *testing.T) {
 	t.Parallel()
 	window := func(space string, s limit.Spec) limit.Charge {

@@ -22,7 +22,7 @@ func TestTLSClient(t *testing.T) {
 	whatIsTakenIsGone(t, rdb)
 }
 
-// A caller's Sentinel client finds the master, and the next one after a failover.
+// A caller's Sentinel client finds the master, and the next master after a failover.
 func TestFailoverClient(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)
@@ -40,7 +40,7 @@ func TestFailoverClient(t *testing.T) {
 	})
 }
 
-// No client, also behind a type, is a programmer's mistake that New names.
+// A nil client, also behind a type, is a programmer's mistake, which New reports.
 func TestNoClient(t *testing.T) {
 	t.Parallel()
 	for name, rdb := range map[string]redis.UniversalClient{"nil": nil, "Client": (*redis.Client)(nil),

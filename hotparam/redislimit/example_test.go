@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/redislimit"
 )
 
-// Examples that need a Redis are compiled only; test/miniredis runs the like.
+// Examples that need a Redis are compiled only; test/miniredis runs similar code.
 
 // Anna gets three mails a minute, whichever process sends them.
 func Example() {
@@ -23,7 +23,7 @@ func Example() {
 	result, err := limits.Allow(context.Background(), "mail:anna", limit.PerMinute(3))
 	switch {
 	case err != nil:
-		log.Print(err) // what Redis does not know, you decide
+		log.Print(err) // without a verdict the service decides
 	case result.Allowed:
 		fmt.Printf("sent, %d more this minute\n", result.Remaining)
 	default:
@@ -43,7 +43,7 @@ func ExampleLimiter_AllowUpTo() {
 	fmt.Println(err)
 }
 
-// A job goes on when the limit lets it, but not later than in five seconds.
+// A job continues when the limit allows it, but waits at most five seconds.
 func ExampleLimiter_Wait() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
 	defer rdb.Close()

@@ -154,12 +154,12 @@ func waitReturnsTheCharge(t *testing.T, rdb redis.UniversalClient) {
 	redistest.Eventually(t, "the refund", func() bool { return remaining() == 1 })
 }
 
-// Exactly as many as the limit says pass, however many ask at once.
+// Exactly the limit passes, for any number of simultaneous callers.
 func manyCallers(t *testing.T, rdb redis.UniversalClient) {
 	var passed atomic.Int64
 	var callers sync.WaitGroup
 	for range 4 {
-		l := redislimit.New(rdb) // as if of another process
+		l := redislimit.New(rdb) // like a limiter of another process
 		for range 8 {
 			callers.Go(func() {
 				for range 25 {

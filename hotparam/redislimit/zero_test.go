@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/redislimit"
 )
 
-// No method of a Limiter that New has not made dereferences nil: the methods say to use New.
+// Methods of a Limiter that New has not made do not dereference nil; their errors tell the caller to use New.
 func TestLimiter_ZeroValueSaysToUseNew(t *testing.T) {
 	t.Parallel()
 	ctx, spec := t.Context(), limit.PerSecond(1)
@@ -44,7 +44,7 @@ func TestLimiter_ZeroValueSaysToUseNew(t *testing.T) {
 	}
 }
 
-// panics returns a function that returns what f panics with.
+// panics returns a function that returns the error with which f panics.
 func panics(f func()) func() error {
 	return func() (err error) {
 		defer func() {
