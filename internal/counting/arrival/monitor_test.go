@@ -239,7 +239,7 @@ func TestReceiverGoesForGood(t *testing.T) {
 	}
 }
 
-// A publisher that was away, or a follower that was, believes nothing before new heartbeats could arrive.
+// After a pause of a publisher or a follower nothing is concluded before new heartbeats could arrive.
 func TestPauseOfReports(t *testing.T) {
 	t.Parallel()
 	s := start()

@@ -80,7 +80,7 @@ func TestSyslogReceivesDatagramsAndStreams(t *testing.T) {
 	}
 }
 
-// Of addresses that may not send nothing is read, and connections beyond the bound are closed.
+// Nothing is read from addresses that may not send, and connections beyond the bound are closed.
 func TestSyslogRefuses(t *testing.T) {
 	t.Parallel()
 	allow := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}

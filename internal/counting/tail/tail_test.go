@@ -172,7 +172,7 @@ func followLater(t *testing.T) *logFile {
 	return l
 }
 
-// Lines that are in the file when the end comes are handed on.
+// Lines that are in the file at the end are handed on.
 func TestNothingIsLeftAtTheEnd(t *testing.T) {
 	t.Parallel()
 	l := followLater(t)
@@ -248,7 +248,7 @@ func TestSilentPipe(t *testing.T) {
 	}
 }
 
-// However the input is cut into pieces, its lines are the same.
+// The lines are the same however the input is cut into pieces.
 func TestLinesIndependentOfReadSize(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

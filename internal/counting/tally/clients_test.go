@@ -64,8 +64,8 @@ func flush(t testing.TB, ta *tally.Tally) {
 	}
 }
 
-// A key of 20 requests a second on a quiet site is looked at from its first
-// second on, and a flood of values that come once does not put it out.
+// A key of 20 requests a second on a quiet site is tracked from its first second on, and a flood of values that come
+// once does not evict it.
 func TestHeavyKeysAreFollowedThroughAFlood(t *testing.T) {
 	t.Parallel()
 	sink := mergingSink{}

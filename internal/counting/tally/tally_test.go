@@ -27,7 +27,7 @@ type pair struct {
 	second int64
 }
 
-// recorder is a sink that remembers. It fails as often as fail says.
+// recorder is a sink that remembers batches. It fails fail times.
 type recorder struct {
 	mu      sync.Mutex
 	fail    int

@@ -493,7 +493,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A share is of all requests, so none may be left out.
+// A share is a share of all requests, so no request may be left out.
 func TestRulesThatNeedEverythingAskForIt(t *testing.T) {
 	t.Parallel()
 	for _, hot := range []string{"share: 0.2, min_rate: 10", "surge: 5, min_rate: 10",
@@ -521,7 +521,7 @@ func TestNewRulesAreAskedNext(t *testing.T) {
 	}
 }
 
-// A Graphite that answers and has no data is no quiet site, if heartbeats of senders came before.
+// A Graphite that answers without data is not a quiet site, if heartbeats of senders came before.
 func TestHeartbeatsThatEnd(t *testing.T) {
 	t.Parallel()
 	for _, series := range []string{"stats.sets.news.alive.count", "stats.gauges.news.alive"} {

@@ -39,7 +39,7 @@ func TestJSONRecords(t *testing.T) {
 	}
 }
 
-// What docs/protocol.md shows to be typed by hand is read.
+// The records that docs/protocol.md shows for typing by hand are read.
 func TestJSONOfTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../docs/protocol.md")
@@ -89,7 +89,7 @@ func TestBrokenJSON(t *testing.T) {
 	}
 }
 
-// Both forms say the same.
+// Both forms hold the same counts.
 func TestJSONAndProtobufAgree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

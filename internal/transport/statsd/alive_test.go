@@ -56,7 +56,7 @@ func TestHeartbeatWithoutSets(t *testing.T) {
 	}
 }
 
-// Senders that are not ours are heard, and promise nothing.
+// Senders of other programs are received, and promise nothing.
 func TestOtherSendersPromiseNothing(t *testing.T) {
 	t.Parallel()
 	in := newInbox()

@@ -101,7 +101,7 @@ func TestMoreSendersThanAreRemembered(t *testing.T) {
 	want(0, true)
 }
 
-// Where two senders share an address it is not known of which the lines are, also while one of them is silent.
+// If two senders share an address, the sender of its lines is unknown, even while one of them is silent.
 func TestLossOfTwoSendersAtOneAddressIsUnknown(t *testing.T) {
 	t.Parallel()
 	l, now, conn := listenAt(t)
@@ -128,8 +128,8 @@ func TestLossOfTwoSendersAtOneAddressIsUnknown(t *testing.T) {
 	}
 }
 
-// Counts that are sent after their second say it once a receiver of ours has reported; other servers get none of that,
-// and a forwarded line loses it.
+// Counts that are sent after their second carry it once a receiver of ours has reported. Other servers do not get the
+// second, and a forwarded line loses it.
 func TestLateCountsSayTheirSecond(t *testing.T) {
 	t.Parallel()
 	in, to := newInbox(), upstream(t)

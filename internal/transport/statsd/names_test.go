@@ -68,8 +68,7 @@ func TestLongNamesAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// Who stands behind known names takes room too, and a flood of members alone is
-// bounded as names are.
+// The client sketches of known names take room too, and a flood of members alone is bounded as names are.
 func TestClientSketchesOfKnownNamesAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	got := sink{}

@@ -165,8 +165,7 @@ func TestWedgedSocket(t *testing.T) {
 	}
 }
 
-// A name server that never answers costs the counts, and only the first look
-// waits for it.
+// A name server that never answers costs the counts, and only the first look-up waits for it.
 func TestDeadNameServer(t *testing.T) {
 	t.Parallel()
 	s := sender(t, statsd.SenderConfig{

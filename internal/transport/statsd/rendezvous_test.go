@@ -21,7 +21,7 @@ func mustRing(t interface{ Fatal(args ...any) }, servers ...string) (rendezvous,
 	return r, servers
 }
 
-// What docs/protocol.md says, so that other senders can do the same.
+// The hash equals the hash of docs/protocol.md, so that other senders can compute it.
 func TestTheHashIsPublished(t *testing.T) {
 	t.Parallel()
 	r, servers := mustRing(t, "stats-1:8125", "stats-2:8125", "stats-3:8125")
