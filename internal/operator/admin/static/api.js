@@ -81,7 +81,7 @@ const over = (version) => (version == null ? {} : { "If-Match": `"${version}"` }
 export const putOverride = (override, { id, version, row, confirm }) =>
   call("PUT", (id ? path(id) : "/v1/overrides") + query({ confirm, row }), override,
     { "Content-Type": "application/json", ...over(version) });
-// tryOverride returns the keys that an override would hold, and changes nothing.
+// tryOverride returns the reach of an override and the warnings about it, and changes nothing.
 export const tryOverride = (override) => call("PUT", "/v1/overrides?dry_run=true", override);
 export const deleteOverride = ({ id, version }) =>
   call("DELETE", path(id) + query({ author: me.get() }), undefined, over(version));
