@@ -66,8 +66,8 @@ type Handler struct {
 }
 
 // New returns the handler of a pipeline. Call it before Pipeline.Run, which then also samples for the page once a
-// second; before and after Run the page has no live events. Errors are mistakes in c, or say that the pipeline
-// runs.
+// second; before and after Run the page has no live events. Errors report mistakes in c, or a pipeline that
+// runs already.
 func New(p *hotparam.Pipeline, c Config) (*Handler, error) {
 	if c.Token == "" && c.Access == nil {
 		return nil, errors.New("admin: Config needs Token or Access: the page shows addresses of clients and changes limits")
