@@ -1,5 +1,5 @@
-// Package explain says how rules and overrides judge a request, and why: for hotparam explain and Pipeline.Explain. It
-// decides nothing, and counts and charges nothing.
+// Package explain describes how rules and overrides judge a request, and why, for hotparam explain and
+// Pipeline.Explain. It decides no request, and counts and charges nothing.
 package explain
 
 import (
@@ -12,19 +12,20 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// State is what holds at a moment.
+// State holds the rules, overrides and hot keys at a moment.
 type State struct {
 	Rules *rules.Set
-	// Live are the overrides beside those of Rules.
+	// Live are the overrides beside the overrides of Rules.
 	Live []rules.Override
 	At   time.Time
-	// IsHot reports whether a key is hot; nil: no key is.
+	// IsHot reports whether a key is hot; if it is nil, no key is hot.
 	IsHot func(key hottype.Key) bool
-	// Verified reports whether the client of the request belongs to one of some domains; nil: it belongs to none.
+	// Verified reports whether the client of the request belongs to one of some domains; if it is nil, the client
+	// belongs to no domain.
 	Verified func(domains string) bool
 }
 
-// Explain returns an explanation for each key of a request, or one that says that no rule matches.
+// Explain returns an explanation for each key of a request, or one explanation without a rule if no rule matches.
 func (s *State) Explain(req *hottype.Request) []hottype.Explanation {
 	var base hottype.Explanation
 	var class *rules.Class

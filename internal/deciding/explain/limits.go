@@ -42,8 +42,8 @@ func (s *State) keyLimits(index *rules.Overrides, r *rules.Rule, key hottype.Key
 	return o, append(out, text)
 }
 
-// clientOverride returns the override that is in force for a client, or nil, and its text. Another text tells of an
-// override in shadow mode.
+// clientOverride returns the override that is in force for a client, or nil, with its text and the text of an override
+// in shadow mode.
 func (s *State) clientOverride(index *rules.Overrides, client hottype.Client, class string) (*rules.Override,
 	[]string) {
 	return find(index, func(of *rules.Overrides) *rules.Override {
