@@ -70,8 +70,9 @@ func (p Path) Simply(q Path) bool {
 
 // Append appends the canonical spelling of a path: all paths that the upstream takes for the same have the same
 // spelling, except for the case of letters, which Fold leaves to the comparison, so that values keep their case. Bytes
-// that need no escape have none; others are %HH in upper case. Without Decode an escape of a byte that needs none
-// stays. A path that does not begin with a slash is appended unchanged. A canonical path is its own canonical spelling.
+// that need no escape are not escaped; others are %HH in upper case. Without Decode an escape of a byte that needs no
+// escape stays. A path that does not begin with a slash is appended unchanged. A canonical path is its own canonical
+// spelling.
 func (p *Path) Append(dst []byte, path string) []byte {
 	if path == "" || path[0] != '/' {
 		return append(dst, path...)

@@ -21,7 +21,7 @@ import (
 type Inspection struct {
 	// MaxBuffer is net.core.rmem_max, in bytes: the largest buffer that a socket gets on request.
 	MaxBuffer int64
-	// Asked and Granted are the receive buffer that a socket asked for and the one that it could use, in bytes.
+	// Asked is the receive buffer that a socket asked for, and Granted is the buffer that it could use, in bytes.
 	Asked, Granted int64
 	// Before and After are the machine's counters of UDP; After was read Between later.
 	Before, After UDP
@@ -79,7 +79,7 @@ func readNumber(path string) (int64, error) {
 }
 
 // grant opens a socket on loopback, asks for a receive buffer, and reads its size back. The kernel doubles the
-// requested size for its own book-keeping, so that half of the size that it reports can be used.
+// requested size for its book-keeping, so that half of the size that it reports can be used.
 func grant(ctx context.Context, buffer int) (int64, error) {
 	var lc net.ListenConfig
 	pc, err := lc.ListenPacket(ctx, "udp", "127.0.0.1:0")
