@@ -114,7 +114,7 @@ func cooling(cfg admin.Config) admin.Config {
 	return cfg
 }
 
-// TestViewsAreAccessible looks at each view in both themes, also on a phone.
+// TestViewsAreAccessible audits each view in both themes, also on a phone.
 func TestViewsAreAccessible(t *testing.T) {
 	t.Parallel()
 	ctx := browserFor(t, 5*time.Minute) // seven views, each in four looks
@@ -139,8 +139,8 @@ func TestViewsAreAccessible(t *testing.T) {
 	w.check(t)
 }
 
-// tabThrough goes from the top of a view to its end: everything that can be used gets the focus once, in the order in
-// which it stands, and shows that it has it.
+// tabThrough moves the focus from the top of a view to its end and checks that each control gets the focus once, in the
+// order of the page, and shows it.
 func tabThrough(t *testing.T, ctx context.Context, view string) {
 	t.Helper()
 	const mark = `(() => {
@@ -155,7 +155,7 @@ func tabThrough(t *testing.T, ctx context.Context, view string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Rows that come meanwhile take keys of their own, so it goes on until the last element has the focus.
+	// Rows that appear meanwhile take keys of their own, so the loop continues until the last element has the focus.
 	const atEnd = `document.activeElement === window.order.filter((n) => n.isConnected && n.checkVisibility()).at(-1)`
 	for range 3 * n {
 		run(t, ctx, chromedp.KeyEvent(kb.Tab))

@@ -62,7 +62,7 @@ func (s *site) isLimited(t *testing.T, path string) {
 	})
 }
 
-// troubleIsTold looks at the history and its line of the status, on a wide window and on a phone.
+// troubleIsTold checks the trouble in the history and its line of the status, on a wide window and on a phone.
 func troubleIsTold(t *testing.T, ctx context.Context, admin, what, remedy string) {
 	t.Helper()
 	for _, width := range []int64{1280, 380} {
@@ -119,8 +119,8 @@ func TestReadOnlyDiskIsTold(t *testing.T) {
 	run(t, ctx, clickOn("#views a[href='/']"), says("#events", "topic?id=viral"))
 }
 
-// TestDamagedHistoryIsTold: a file was overwritten while the program was away. A new one begins, and the page says
-// where the old one is.
+// TestDamagedHistoryIsTold overwrites a file while the program is away, and checks that a new file begins and that the
+// page names the place of the old one.
 func TestDamagedHistoryIsTold(t *testing.T) {
 	t.Parallel()
 	program.Ours(t)

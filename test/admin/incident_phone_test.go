@@ -10,9 +10,9 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// TestIncidentOnAPhone against a real program whose rule only tries its limit: an operator finds the viral key, limits
-// it with the number that the page proposes, sees that the limit holds, and takes it back, with taps and within a
-// minute. Meanwhile a colleague blocks a client; that block stays.
+// TestIncidentOnAPhone runs against a real program whose rule is in shadow mode: an operator finds the viral key,
+// limits it with the number that the page proposes, sees that the limit holds, and takes it back, with taps and within
+// a minute. Meanwhile a colleague blocks a client; that block stays.
 func TestIncidentOnAPhone(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits

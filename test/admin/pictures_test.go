@@ -44,7 +44,7 @@ var pictures = []struct{ name, address, until string }{
 }
 
 // TestPictures takes the pictures of the documents from the demo, as it is after some minutes in which two operators
-// have worked with it. It runs for make pictures alone, which looks at nothing: look at each before it is committed.
+// have worked with it. It runs for make pictures alone and checks nothing: view each picture before it is committed.
 func TestPictures(t *testing.T) {
 	dir := os.Getenv("HOTPARAM_PICTURES")
 	if dir == "" {

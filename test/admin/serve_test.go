@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 
-// patience is how long a page may take to show what takes a second on a machine of its own.
+// patience is the time that a page may take for a change that takes a second on a machine of its own.
 const patience = 20 * time.Second
 
 // site is `hotparam serve` in front of an upstream, and a client of it.

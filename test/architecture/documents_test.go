@@ -105,8 +105,8 @@ func TestDocumentsAreNarrow(t *testing.T) {
 	}
 }
 
-// The pages of docs/ and how many words each may have. A page that needs more says something that another one says
-// too, or a reason that belongs into an ADR.
+// pages holds the maximum number of words of each page of docs/. A page that needs more repeats another page, or
+// contains a reason that belongs into an ADR.
 var pages = map[string]int{
 	"getting-started": 800, "concepts": 1900, "rules": 4600, "settings": 300, "detection": 2500, "limits": 4000,
 	"adaptive": 1200, "cache": 1250, "evasion": 1675, "security": 2800, "gateways": 3250, "go": 2200, "deploy": 2700,

@@ -29,7 +29,7 @@ func docker(t *testing.T, args ...string) string {
 		if err == nil {
 			return string(out)
 		}
-		// The kernel's freezer gives up on a process that is just starting another one; runc thaws the rest.
+		// The kernel's freezer fails on a process that is just starting another one; runc thaws the rest.
 		if try < 10 && strings.Contains(string(out), "unable to freeze") {
 			continue
 		}

@@ -19,7 +19,8 @@ const (
 	// A target of longTarget bytes takes at most maxGrowth times as long as one of shortTarget, and at most maxDearer
 	// times as long as letters.
 	maxGrowth, maxDearer = 9, 4
-	// rounds bounds how often a ratio is measured until it holds: the fastest of several calls is the least disturbed.
+	// rounds bounds the number of measurements of a ratio until it holds, because the fastest of several calls is the
+	// least disturbed.
 	rounds = 300
 )
 
@@ -60,7 +61,7 @@ func readQuery(syntax canon.QuerySyntax) func(string) {
 	return func(text string) { memory, _ = s.Append(memory[:0], text, nil, &bounds, scratch) }
 }
 
-// compareTimes compares what read takes for texts of the pieces with each other, and with a path of letters.
+// compareTimes compares the times of read for texts of the pieces with each other, and with a path of letters.
 func compareTimes(t *testing.T, what string, pieces []string, readPath, read func(string)) {
 	letters := repeated("a", longTarget)
 	for _, piece := range pieces {

@@ -207,7 +207,7 @@ func (s *slowSite) ask(a *arrivals, target string, hot bool) {
 			return
 		}
 		defer res.Body.Close()
-		_, _ = io.Copy(io.Discard, res.Body) // the status says enough
+		_, _ = io.Copy(io.Discard, res.Body) // the status is enough
 		switch {
 		case res.StatusCode == http.StatusTooManyRequests:
 			a.refused.Add(1)

@@ -97,7 +97,7 @@ func (l *arrivalLimiter) down() bool {
 	return metric(l.t, l.admin, "hotparam_statsd_down") == "1"
 }
 
-// status wants the line of /readyz?verbose about StatsD, in a limiter that stays in service.
+// status checks the line of /readyz?verbose about StatsD, in a limiter that stays in service.
 func (l *arrivalLimiter) status(ok bool, text string) {
 	l.t.Helper()
 	status, body := get(l.t, "http://"+l.admin+"/readyz?verbose")

@@ -23,8 +23,8 @@ import (
 )
 
 // runbookFailures has for each row of "What happens when something fails" in docs/runbook.md the tests that make it
-// happen to running programs. Whatever fails, [program.Launch] fails a test whose programs write more than ten lines of
-// a message in a minute.
+// happen to running programs. With any failure, [program.Launch] fails a test whose programs write more than ten lines
+// of a message in a minute.
 var runbookFailures = map[string]string{
 	"`local`, `open`, `closed`":                         "TestNoFailureIsDeafening/redis_answers_wrongly",
 	"the master behind Sentinels is gone or replaced":   "TestNoFailureIsDeafening/sentinels",
@@ -270,8 +270,8 @@ func kafkaComesAndGoes(t *testing.T) {
 	mentions(t, aggregator, "level=WARN")
 }
 
-// statsdIsAway has a collector with a server that refuses, one whose name is unknown, and a receiver that is there half
-// of the time.
+// statsdIsAway starts a collector with a server that refuses, one whose name is unknown, and a receiver that is present
+// half of the time.
 func statsdIsAway(t *testing.T) {
 	in, admin, flapping := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	p := launch(t, "collector", "--config", write(t, "hotparam.yaml", noInputRules), "--statsd.listen", in,

@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// readers are one client with 500 requests a second for the topic and 50 with two,
-// in turn at two limiters. They count what passed.
+// readers are one client with 500 requests a second for the topic and 50 with two, in turn at two limiters. They count
+// the allowed requests.
 type readers struct {
 	t             *testing.T
 	limiters      [2]string

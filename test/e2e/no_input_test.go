@@ -169,7 +169,7 @@ func TestSilentSendersKeepLimits(t *testing.T) {
 		!strings.Contains(body, "no sender heard") {
 		t.Errorf("/readyz?verbose: %d %s", status, body)
 	}
-	for range 120 { // three times what cooling takes
+	for range 120 { // three times the time of cooling
 		<-time.After(100 * time.Millisecond)
 		if !w.hot(topic(0)) {
 			t.Fatal("a key has cooled in the dark")

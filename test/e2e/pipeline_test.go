@@ -101,8 +101,8 @@ func joinBy(t *testing.T, transport string) (in, out []string) {
 	return []string{"--kafka.brokers", broker}, []string{"--kafka.brokers", broker}
 }
 
-// visitByMirror does what nginx does with mirror and a sidecar in front: a copy of the
-// request goes to the collector, the request itself through a sidecar.
+// visitByMirror sends a request as nginx does with mirror and a sidecar in front: a copy of the request goes to the
+// collector, the request itself through a sidecar.
 func (s *site) visitByMirror(id int) int {
 	target := fmt.Sprintf("/topic?utm=x&id=%d", id)
 	status, body := do(s.t, http.MethodGet, "http://"+s.mirror+"/mirror", "", http.Header{"X-Original-Uri": {target}})
@@ -233,8 +233,8 @@ func loopbackVisitors(n int) (all []*http.Client) {
 	return all
 }
 
-// viralTopic lets one topic go viral beside many others, and checks what both
-// sidecars together let through.
+// viralTopic makes one topic go viral beside many others, and checks the number of requests that both sidecars together
+// allow.
 func viralTopic(t *testing.T, s *site) {
 	t.Helper()
 	if keys := s.hot(); len(keys) != 0 {
@@ -253,8 +253,7 @@ func viralTopic(t *testing.T, s *site) {
 		return len(keys) == 1 && keys[0] == "topic?id=42"
 	})
 	program.Await(t, time.Minute, "the first refusal", func() bool { return viral.denied.Load() > 0 })
-	// The bucket may be full at the beginning: burst + rate x time is the most
-	// that both sidecars together may let through from here.
+	// The bucket may be full at the beginning: from here both sidecars together may allow up to burst + rate x time.
 	from, before, asked := time.Now(), viral.ok.Load(), viral.ok.Load()+viral.denied.Load()
 	<-time.After(4 * time.Second)
 	passed := viral.ok.Load() - before

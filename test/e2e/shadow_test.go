@@ -30,8 +30,8 @@ func listedShadow(t *testing.T, admin, id string) (o shadowed) {
 	return o
 }
 
-// Two limiters try one limit, each with its half: requests that it would deny are counted once for both, and none is
-// denied. One step later the limit is enforced, with its own tokens.
+// Two limiters try one limit, each with its half: requests that it would deny are counted once for both, and no request
+// is denied. One step later the limit is enforced, with its own tokens.
 func TestShadowFirstOverTwoLimiters(t *testing.T) {
 	t.Parallel()
 	redis, admin := redistest.Start(t), freeport.Addr(t)

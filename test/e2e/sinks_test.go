@@ -150,7 +150,7 @@ func serveMany(t *testing.T, count *tally.Tally, run func(context.Context) error
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// frozen is the pause of a server that never goes on.
+// frozen is the pause of a server that never continues.
 const frozen time.Duration = -1
 
 // peer is the other side.

@@ -178,7 +178,7 @@ func (s *standstillSite) visit(ask func(id, client int)) {
 	}
 }
 
-// stopAll stops each process for each time, and wants the hot topic to be known and nothing else.
+// stopAll stops each process for each time, and checks that exactly the hot topic is known.
 func (s *standstillSite) stopAll(standstills []time.Duration) {
 	program.Await(s.t, time.Minute, "the hot topic", func() bool { return s.hot(s.dashboard, topic(hotTopic)) })
 	for _, d := range standstills {

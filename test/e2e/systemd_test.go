@@ -55,8 +55,8 @@ func unitSettings(t *testing.T, path string) map[string]string {
 	return out
 }
 
-// Each unit's command line starts with the example files, tells systemd that it is
-// ready when its listeners are open, takes ExecReload's signal, and ends with code 0.
+// Each unit's command line starts with the example files, notifies systemd when its listeners are open, takes
+// ExecReload's signal, and ends with code 0.
 func TestSystemdUnitsStart(t *testing.T) {
 	t.Parallel()
 	for _, path := range units(t) {

@@ -22,8 +22,8 @@ func tell(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, r.Proto, r.Host, r.RequestURI)
 }
 
-// tellTLS is an upstream whose authority is its own, which asks for a certificate and
-// speaks HTTP/2. The flags are those by which the proxy knows it.
+// tellTLS starts an upstream with an authority of its own, which asks for a certificate and speaks HTTP/2. The flags
+// configure the proxy for it.
 func tellTLS(t *testing.T) (url string, flags []string) {
 	t.Helper()
 	up := httptest.NewUnstartedServer(http.HandlerFunc(tell))

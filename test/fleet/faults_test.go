@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// cause lets a fault happen.
+// cause causes a fault.
 func (w *World) cause(f fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -76,7 +76,7 @@ func (in *interpreter) run(peer *server.Peer, s *script, args []string) {
 	write(peer, l.Get(-1))
 }
 
-// isErrorCode says whether a text begins with a word in capitals, as errors of Redis do.
+// isErrorCode reports whether a text begins with a word in capitals, as errors of Redis do.
 func isErrorCode(text string) bool {
 	word, _, _ := strings.Cut(text, " ")
 	return word != "" && word == strings.ToUpper(word)

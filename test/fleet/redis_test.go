@@ -36,7 +36,7 @@ type Redis struct {
 	commands    uint64
 	aged        time.Time      // until when keys have expired
 	subscribers []subscription // in the order in which they came
-	behind      time.Duration  // what its clock is behind by
+	behind      time.Duration  // by which its clock is behind
 
 	freezer
 }

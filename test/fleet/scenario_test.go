@@ -100,7 +100,7 @@ type plan struct {
 	ipLimit   int  // requests of a client in a window
 	collector bool // counts go through a collector
 	kafka     bool // or by Kafka
-	static    bool // whose readers keep their partitions over a restart
+	static    bool // readers keep their partitions over a restart
 	link      Link // of streams
 	datagrams Link
 	traffic   []traffic

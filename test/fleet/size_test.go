@@ -58,7 +58,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// compare judges that the costs of two fleets differ by at most 1.2 times the ratio of their limiters.
+// compare judges that the cost of a fleet is at most 1.2 times the cost of a smaller one in proportion to the limiters.
 func (s *size) compare(t *testing.T, small *size) {
 	t.Helper()
 	more := 1.2 * float64(s.limiters) / float64(small.limiters)

@@ -149,8 +149,8 @@ func (l *laws) judgeEvents(now time.Duration) {
 	}
 	began, last := 0, notify.Kind("")
 	for _, e := range events {
-		// An aggregator that was stopped may have held a key hot all the time that was cold and hot for others, and the
-		// end is told again, with its ID.
+		// An aggregator that was stopped may have held a key hot during a time in which the key was cold and hot again
+		// for others. Then the end is notified again, with its ID.
 		if e.also != "" && !l.happened(e.then-healWithin, e.then+healWithin) &&
 			!l.happened(0, e.then, "stop-aggregator") {
 			l.breach("event-repeated", "%s is %s, by %s and by %s", e.Key, e.Kind, e.from, e.also)

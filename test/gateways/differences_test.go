@@ -19,7 +19,7 @@ const blocked = "/topic?id=blocked"
 type differences struct {
 	fields  bool     // refusals tell limit and key
 	allowed bool     // answers to allowed requests state the limit
-	refused []string // further spellings of the topic whose limit is used up
+	refused []string // further spellings of the topic whose tokens are used up
 	passed  []string // requests that its limit does not concern
 }
 

@@ -173,8 +173,8 @@ func TestLibrary_AsksWhileMostQuestionsAreAnswered(t *testing.T) {
 	l.asks(9)
 }
 
-// The limiter counts as gone when three clients lose most questions of a second, and when one loses its answer and the
-// feed does not answer either. The first question after that is asked alone.
+// The limiter counts as unreachable when three clients lose most questions of a second, and when one client loses its
+// answer and the feed does not answer either. The first question after that is asked alone.
 func TestLibrary_StopsAskingALimiterThatIsGone(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, "")

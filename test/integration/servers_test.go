@@ -83,7 +83,7 @@ func suiteOn(t *testing.T, server string) suite {
 	for lines := json.NewDecoder(bytes.NewReader(out)); ; {
 		var e struct{ Action, Test, Output string }
 		if err := lines.Decode(&e); err != nil {
-			break // the end, or words of go itself: failure tells
+			break // the end, or text of go itself, whose failure shows later
 		}
 		said[e.Test] += e.Output
 		if m := introduced.FindStringSubmatch(e.Output); m != nil {

@@ -27,7 +27,7 @@ func Example_oneLimit() {
 	for range 4 {
 		result, err := limits.Allow(context.Background(), "mail:anna", limit.PerMinute(3))
 		if err != nil {
-			log.Fatal(err) // or send it: what Redis does not know, you decide
+			log.Fatal(err) // or send it: you decide when Redis does not
 		}
 		fmt.Println(result.Allowed, result.Remaining)
 	}

@@ -69,7 +69,7 @@ func TestHotSetsAreFollowed(t *testing.T) {
 	}
 }
 
-// Overrides are kept with their history, and a deleted one is gone.
+// Overrides are stored with their history, and a deleted one is removed.
 func TestOverridesAreKept(t *testing.T) {
 	t.Parallel()
 	ctx, store := t.Context(), rediscontrol.New(connect(t, miniredis.RunT(t))).Overrides()

@@ -46,7 +46,7 @@ func (f fault) what() tests { return tests{f.pkg, f.tests, f.inScript()} }
 // outcome is the outcome of some tests.
 type outcome struct {
 	failed bool
-	how    string // which test failed, or what happened
+	how    string // the failed test, or another cause
 	out    []byte
 }
 
@@ -97,7 +97,7 @@ func (b *bench) run(ctx context.Context, bin string, what tests, within time.Dur
 	cmd.WaitDelay = time.Second // a server may hold the pipe
 	err := cmd.Run()
 	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // most often none is left
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually there is no such server
 	}
 	return judge(err, out.Bytes(), within)
 }
@@ -117,8 +117,7 @@ func judge(err error, out []byte, within time.Duration) outcome {
 	return o
 }
 
-// verify runs the tests that faults name without a fault. They have to pass, and
-// none may skip.
+// verify runs the tests that faults name without a fault. All have to pass, and no test may skip.
 func (b *bench) verify(ctx context.Context, faults []fault) error {
 	for _, f := range faults {
 		what := f.what()

@@ -16,7 +16,7 @@ type subject struct {
 	tests []tests
 }
 
-// subjects are the core: what detects, decides and counts.
+// subjects are the core: the code that detects, decides and counts.
 var subjects = []subject{
 	own("internal/limitcore", tests{pkg: "./hotparam/limit", pattern: "."}),
 	own("hotparam/limit"),

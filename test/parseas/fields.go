@@ -30,7 +30,7 @@ type fieldRequest struct {
 	lines        []string // of the header, without Host
 }
 
-// fieldRequests are the requests whose spellings of one part differ from the first.
+// fieldRequests are the requests that each differ from the first in the spelling of one part.
 var fieldRequests = spellFields()
 
 func spellFields() []fieldRequest {

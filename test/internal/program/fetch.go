@@ -11,8 +11,8 @@ import (
 // fetching is held by the test that fills a folder: six tests at a time would each compile the same program.
 var fetching sync.Mutex
 
-// Fetch returns a folder of the user's cache. The first time, the command that fetch
-// returns fills it; what fails halfway leaves nothing behind.
+// Fetch returns a folder of the user's cache. The first time, the command that fetch returns fills it; a command that
+// fails leaves no files behind.
 func Fetch(t testing.TB, name string, fetch func(dir string) *exec.Cmd) string {
 	t.Helper()
 	fetching.Lock()

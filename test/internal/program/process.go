@@ -24,7 +24,7 @@ type Process struct {
 	said record
 	done chan struct{} // closed when it has ended
 	err  error         // of Wait; read after done
-	ours bool          // it must end when it is told to; others may hang
+	ours bool          // it must end at SIGTERM; others may hang
 }
 
 // record is the output of a program.
