@@ -199,8 +199,8 @@ func TestOutagesGrantNoBuckets(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			b.now = b.now.Add(10 * time.Millisecond)
 		}
-		// The share has the tokens that returned since the last admission, less than one, and those that return while
-		// the breaker is open.
+		// The share has the tokens since the last charge, less than one, and the tokens that flow in while the breaker
+		// is open.
 		if s := b.Stats(); s.StoreOpened != 10 || byShare == 0 || byShare > 10 {
 			t.Errorf("%d outages, %d admitted by the share", s.StoreOpened, byShare)
 		}
@@ -262,7 +262,7 @@ ip:
 	}
 }
 
-// Both stores fail: open and local pass, closed does not.
+// If both stores fail, a request passes by the default failure policy, and the error of the local store is counted.
 func TestLocalStoreFails(t *testing.T) {
 	t.Parallel()
 	g := gate.New(gate.Config{Rules: parse(t, `

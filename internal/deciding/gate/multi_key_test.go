@@ -63,8 +63,7 @@ func TestABlockedValueAmongOthers(t *testing.T) {
 	}
 }
 
-// TestAnExemptValueAmongOthers: it exempts nothing but itself.
-// TestEachKeyThatDeniesIsCounted: a request that two keys deny is denied by the first, and by each.
+// TestEachKeyThatDeniesIsCounted checks that a request that two keys deny is denied by the first, and counts for each.
 func TestEachKeyThatDeniesIsCounted(t *testing.T) {
 	t.Parallel()
 	b := build(t, severalRules, gate.Config{})
@@ -82,6 +81,7 @@ func TestEachKeyThatDeniesIsCounted(t *testing.T) {
 	}
 }
 
+// TestAnExemptValueAmongOthers checks that an exempt value exempts no other value.
 func TestAnExemptValueAmongOthers(t *testing.T) {
 	t.Parallel()
 	b := build(t, severalRules, gate.Config{})

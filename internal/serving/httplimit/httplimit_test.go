@@ -53,7 +53,7 @@ func TestRateLimitFields(t *testing.T) {
 	}
 }
 
-// The fields written by hand equal those of a structured-field library.
+// The fields that are written by hand equal the fields that a structured-field library writes.
 func TestFieldsAreStructured(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -65,8 +65,8 @@ func TestUsersNeverMix(t *testing.T) {
 	})
 }
 
-// A missing page is stored like a present one. A failure is stored only if it says so explicitly, and no client sees it
-// while there is a stale answer.
+// Pages with status 404 or 410 are stored like others. A failure is stored only if its fields allow it explicitly, and
+// no client gets it while there is a stale answer.
 func TestErrorPages(t *testing.T) {
 	t.Parallel()
 	page := func(status int, control string) http.HandlerFunc {

@@ -74,8 +74,8 @@ func TestTLSAndUsers(t *testing.T) {
 	}
 }
 
-// A user goes on where etcd no longer accepts the token: because authentication was enabled, a password was set, roles
-// changed, or etcd was started again.
+// A user can continue when etcd no longer accepts the token: because authentication was enabled, a password was set,
+// roles changed, or etcd was started again.
 func TestClient_ReplacesTokens(t *testing.T) {
 	t.Parallel()
 	s, ctx := etcdtest.Start(t), context.Background()

@@ -60,7 +60,7 @@ func pushed(t *testing.T, s *Store, text string) *rules.Stored {
 	return next
 }
 
-// look is one call of a follower.
+// look is the result of one call of a follower.
 type look struct {
 	stored *rules.Stored
 	err    error
@@ -198,7 +198,7 @@ func TestStoreGoesAwayAndCompacts(t *testing.T) {
 	until(t, looks, "rules after the compaction", func(l look) bool { return version(l.stored) == 4 })
 }
 
-// A member that is not there costs nothing but a look at the next.
+// A member that does not exist costs only the attempt to reach it before the next one.
 func TestStore_AsksTheMembersThatAnswer(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)

@@ -243,8 +243,8 @@ func TestTrimRemovesWhatEnded(t *testing.T) {
 	}
 }
 
-// TestSubscribersSeeEveryChange: a change is delivered before the call returns that
-// makes it, and however many are made at once, the last list told is the list.
+// TestSubscribersSeeEveryChange checks that a change is delivered before the call that makes it returns, and that the
+// last list delivered is the current one, however many changes are made at once.
 func TestSubscribersSeeEveryChange(t *testing.T) {
 	t.Parallel()
 	o := open(t, t.TempDir())

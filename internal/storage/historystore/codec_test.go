@@ -35,8 +35,7 @@ func TestCodec_RoundTrip(t *testing.T) {
 	})
 }
 
-// However a file is cut or changed, all blocks before the fault are read, and none that was not written. A cut is told
-// from damage.
+// However a file is cut or changed, exactly the blocks before the fault are read. A cut is distinguished from damage.
 func TestSplitBlocks_StopsAtFirstFault(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

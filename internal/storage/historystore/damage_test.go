@@ -110,7 +110,7 @@ func TestDamageIsFoundByQuestion(t *testing.T) {
 	}
 }
 
-// Whoever writes to a full disk leaves no part of a block, and goes on when there is room.
+// A write to a full disk leaves no part of a block, and writing continues when there is room.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {

@@ -21,7 +21,7 @@ func TestStore_AnswersAsAModelDoes(t *testing.T) {
 	hot := map[hottype.Key]history.Event{}
 	event := func(e history.Event) { file.Event(e); memory.Event(e) }
 	events := 0
-	before := 0 // that an earlier run wrote, without events that this one told again
+	before := 0 // written by an earlier run, without repeated events
 	for minute := range 150 {
 		for second := 0; second < 60; second += 7 {
 			at := noon.Add(time.Duration(60*minute+second) * time.Second)

@@ -195,7 +195,7 @@ func TestOpenSpansEndAfterCrash(t *testing.T) {
 	}
 }
 
-// Hours go when they are over for as long as Keep; what lasts stays.
+// Hours are removed when they ended longer than Keep ago; spells that continue stay.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	now := noon
@@ -242,7 +242,7 @@ func bytesIn(t *testing.T, dir string) (sum int64) {
 	return sum
 }
 
-// Full files lose their oldest part, in hours and within a large hour, and the history goes on.
+// Full files lose their oldest part, in hours and within a large hour, and recording continues.
 func TestFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20
@@ -351,13 +351,14 @@ func TestDirectoryIsOneProcess(t *testing.T) {
 		t.Error(err)
 	}
 	stop()
-	second.reopen() // what Run does every half minute
+	second.reopen() // as Run does every half minute
 	if err := second.Failing(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A program that is started again within a minute tells its second part: the parts are one minute.
+// A program that is started again within a minute records the second part of the minute: the parts add up to one
+// minute.
 func TestPartsOfAMinuteAreAdded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

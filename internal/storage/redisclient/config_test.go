@@ -89,8 +89,7 @@ func TestBadConfigSaysWhatAndHidesThePassword(t *testing.T) {
 	}
 }
 
-// A server that is not there is no error of Open; calls fail at once and go on
-// failing at once.
+// A server that does not exist is not an error of Open; calls fail at once, each time.
 func TestServerAbsent(t *testing.T) {
 	t.Parallel()
 	c := openWith(t, Config{Addrs: []string{"127.0.0.1:1"}})

@@ -75,7 +75,7 @@ func TestSentinels_UseMasterByItsRole(t *testing.T) {
 func TestSentinels_RefuseReplacedMaster(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)
-	for _, n := range s.Nodes[1:] { // of the rest none is a majority, which could undo the change
+	for _, n := range s.Nodes[1:] { // the rest is no majority, which could undo the change
 		n.Kill()
 	}
 	c, _ := patientWithSentinels(t, s)

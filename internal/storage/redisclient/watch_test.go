@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// A replica at the address is found and told, once, and so is that it became a master.
+// A replica at the address is found and reported, once, and so is its change into a master.
 func TestWatchFindsAReadOnlyReplica(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)

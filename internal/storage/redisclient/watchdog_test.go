@@ -46,9 +46,8 @@ func TestForgottenConnectionsCostOneCall(t *testing.T) {
 	}
 }
 
-// Who is silent since before the question is closed. Who has heard something
-// since, is waiting for an answer too, or listens, is not, nor who belongs to
-// another server.
+// A connection is closed if it was silent since before the question. It stays open if it has received a reply since,
+// waits for a reply too, listens, or belongs to another server.
 func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
 	t.Parallel()
 	d := newWatchdog()

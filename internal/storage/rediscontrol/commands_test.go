@@ -58,7 +58,7 @@ func testCommands(t *testing.T, s server) {
 			}
 		}
 	}
-	// A malformed command, and a command whose notice is lost.
+	// The log gets a malformed command, and a command whose notice is lost.
 	k := one.keys.Commands()
 	last := s.raw.ZRevRangeWithScores(ctx, k, 0, 0).Val()[0].Score
 	s.raw.ZAdd(ctx, k, redis.Z{Score: last + 1, Member: "explode key x"},

@@ -135,7 +135,7 @@ func testLargeSetsTravelAsChanges(t *testing.T, s server) {
 	if keys := s.immortal(t); keys != nil {
 		t.Errorf("keys without expiry: %v", keys)
 	}
-	publish(t, p, hot(now(), 2)) // small again: there is no log any more
+	publish(t, p, hot(now(), 2)) // small again, so the log is removed
 	if d := redistest.Next(t, deliveries, "small set"); len(d.set.Keys) != 2 {
 		t.Errorf("%d keys", len(d.set.Keys))
 	}

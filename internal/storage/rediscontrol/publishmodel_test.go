@@ -80,7 +80,7 @@ func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 			}
 		}
 		w.pass(defaultLease)
-		for id, p := range w.procs { // if one is silent, one of two goes on
+		for id, p := range w.procs { // if one of two is silent, the other continues
 			w.publish(t, id, p[0], w.judge(t, id, 0))
 		}
 		w.look(t)

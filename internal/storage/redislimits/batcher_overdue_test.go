@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// While a call is overdue the next one is made, so those behind it are answered in
-// time; the callers of the first one wait on, each as long as its context lets it.
+// While a call is overdue the next one is made, so callers behind it are answered in time. The callers of the overdue
+// call continue to wait, each as long as its context allows.
 func TestBatcherPassesAnOverdueCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,8 +162,7 @@ func TestLostAnswerFailsNobodyElse(t *testing.T) {
 	}
 }
 
-// A caller whose context can be cancelled is back at once when it is, however long
-// the call may last, also without other callers.
+// A caller whose context is cancelled returns at once, however long the call lasts, also without other callers.
 func TestCancelledLoneCaller(t *testing.T) {
 	t.Parallel()
 	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())

@@ -137,7 +137,7 @@ func TestClusterThroughFailover(t *testing.T) {
 		}
 		var admitted bool
 		lost := s.Stats().RefundsLost
-		for failing := time.Now(); ; { // the client may have to learn who serves a slot now
+		for failing := time.Now(); ; { // the client may have to learn the new server of a slot
 			admitted, err = s.Take(ctx, now, charges, got)
 			// denied elsewhere, and not known here
 			moving := err != nil && isMoving(err) ||

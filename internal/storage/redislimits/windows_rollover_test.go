@@ -82,7 +82,7 @@ func TestWindowsRollOverWithTheirSums(t *testing.T) {
 	one.ask(t, charged, c)
 	knows(9, 12)
 	c.Cost = 2
-	other.ask(t, charged, c) // told in the window after
+	other.ask(t, charged, c) // written in the window after
 	knows(11, 11)            // 10 in the window before, of which nine tenths count
 	c.Cost = 8
 	one.RefundAt(charged, []limit.Charge{c})
