@@ -10,54 +10,53 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// batch is one call of lua/limit_many.lua: requests that are judged together. It is
-// filled under the batcher's lock until it is sent, then read only by the goroutine
-// that sends it, and by its waiters when done is closed.
+// batch is one call of lua/limit_many.lua: requests that are judged together. It is filled under the batcher's lock
+// until it is sent, then read only by the goroutine that sends it, and by its waiters when done is closed.
 type batch struct {
-	done chan struct{} // closed when answer or err is there
-	sent bool          // no waiter joins or leaves
+	done chan struct{} // closed when answer or err is set
+	sent bool          // if true, no waiter joins or leaves
 
 	waiters    int
-	until      time.Time // when the last waiter's context ends
-	noDeadline bool      // one has no deadline
+	until      time.Time // the latest deadline of its waiters
+	noDeadline bool      // a waiter has no deadline
 
-	*buffer  // until it has been sent
+	*buffer  // nil after the call
 	shapes   [][]charged
 	requests []queued
-	recent   limit.Charge // of the last of requests
-	joinable bool         // it has only this charge
+	recent   limit.Charge // the charge of the last request
+	joinable bool         // the last request has only this charge
 
 	answer []int64
-	at     int64 // when it was judged
+	at     int64 // time of the verdict, unix us
 	err    error
 }
 
-// buffer is what only the making of a call needs. Batches use it one after the other:
-// growing it anew was a fifth of what a decision cost here.
+// buffer holds the memory that only the making of a call needs. Batches use a buffer one after the other, because
+// growing a new one was a fifth of the cost of a decision here.
 type buffer struct {
 	keys    []any // names of the states, each once
 	index   map[string]int32
-	targets []int32 // keys of the charges, one request behind the other
-	newest  []int32 // by key: the last of requests that charges it
+	targets []int32 // keys of the charges, one request after the other
+	newest  []int32 // by key: the last request that charges it
 	users   []int32 // see run.users
 }
 
 var buffers = sync.Pool{New: func() any { return &buffer{index: map[string]int32{}} }}
 
-// queued is a request, or some equal ones.
+// queued is a request, or several equal requests.
 type queued struct {
-	shape   int32 // in batch.shapes
-	target  int32 // in buffer.targets
+	shape   int32 // index in batch.shapes
+	target  int32 // index of its first key in buffer.targets
 	waiters int32
-	answer  int32 // in batch.answer
-	// gone are the places of waiters that left before it was sent, not in order.
+	answer  int32 // index of its reply in batch.answer
+	// gone holds the places of waiters that left before the batch was sent, in no order.
 	gone []int32
 }
 
-// wanted is how many of the equal requests still have a waiter.
+// wanted returns the number of the equal requests that still have a waiter.
 func (q *queued) wanted() int { return int(q.waiters) - len(q.gone) }
 
-// placeOf is a waiter's place among those that are wanted.
+// placeOf returns the place of w among the waiters that have not left.
 func (q *queued) placeOf(w waiter) int64 {
 	place := int64(w.place)
 	for _, gone := range q.gone {
@@ -68,7 +67,7 @@ func (q *queued) placeOf(w waiter) int64 {
 	return place
 }
 
-// waiter is a caller's place, from 1, among those with an equal request.
+// waiter is a caller of a batch, with its place, from 1, among the callers of equal requests.
 type waiter struct {
 	batch   *batch
 	request int32
@@ -79,8 +78,8 @@ func newBatch() *batch {
 	return &batch{done: make(chan struct{}), buffer: buffers.Get().(*buffer)}
 }
 
-// single is a batch of this request alone, which must not change until its results are read. It has one waiter, and
-// its memory is the request's, since new memory is cold after each wait for Redis.
+// single returns a batch of this request alone, which must not change until its results are read. The batch has one
+// waiter and uses the request's memory, because new memory is cold after each wait for Redis.
 func (r *request) single() *batch {
 	b := &r.batch
 	*b = batch{shapes: append(b.shapes[:0], r.charges), requests: append(b.requests[:0], queued{waiters: 1}),
@@ -92,17 +91,17 @@ func (r *request) single() *batch {
 	return b
 }
 
-// release gives the buffer to others: the call has been made.
+// release returns the buffer to the pool after the call.
 func (b *batch) release() {
 	m := b.buffer
 	b.buffer = nil
-	clear(m.keys) // they are long, and some seldom come again
+	clear(m.keys) // the names are long, and some seldom return
 	clear(m.index)
 	m.keys, m.targets, m.newest = m.keys[:0], m.targets[:0], m.newest[:0]
 	buffers.Put(m)
 }
 
-// wanted is how many requests of a batch still have a waiter.
+// wanted returns the number of requests of a batch that still have a waiter.
 func (b *batch) wanted() int {
 	n := 0
 	for i := range b.requests {
@@ -111,8 +110,8 @@ func (b *batch) wanted() int {
 	return n
 }
 
-// add puts a request into the batch and returns where its answer will be. A request that
-// equals the last one for its key is merged with it; the order of requests stays.
+// add puts a request into the batch and returns the waiter that reads its result. A request that equals the last one
+// for its key is merged with it; the order of requests stays.
 func (b *batch) add(ctx context.Context, r *request) (w waiter, merged bool) {
 	if i := b.equal(r); i >= 0 {
 		return b.join(ctx, i), true
@@ -127,7 +126,7 @@ func (b *batch) add(ctx context.Context, r *request) (w waiter, merged bool) {
 	return b.join(ctx, i), false
 }
 
-// join gives a caller its place among those with an equal request.
+// join returns a new waiter of request i, with the next place.
 func (b *batch) join(ctx context.Context, i int32) waiter {
 	b.bound(ctx)
 	b.waiters++
@@ -135,8 +134,8 @@ func (b *batch) join(ctx context.Context, i int32) waiter {
 	return waiter{b, i, b.requests[i].waiters}
 }
 
-// remember keeps the charge of the last request, if it has one. The strings are
-// copied: the caller may use its memory again.
+// remember keeps the charge of the last request if the request has only one charge. The strings are copied, because the
+// caller may use its memory again.
 func (b *batch) remember(charges []limit.Charge) {
 	b.joinable = len(charges) == 1
 	if !b.joinable {
@@ -147,7 +146,7 @@ func (b *batch) remember(charges []limit.Charge) {
 	s.Space, s.Name, s.Client.Name = strings.Clone(s.Space), strings.Clone(s.Name), strings.Clone(s.Client.Name)
 }
 
-// bound takes a waiter's context into account.
+// bound records the deadline of a waiter's context, or that it has no deadline.
 func (b *batch) bound(ctx context.Context) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -159,7 +158,7 @@ func (b *batch) bound(ctx context.Context) {
 	}
 }
 
-// equal is which request equals this one, -1 for none.
+// equal returns the index of the last request for the same key if r has one charge and equals that request, or -1.
 func (b *batch) equal(r *request) int32 {
 	if len(r.charges) != 1 {
 		return -1
@@ -175,8 +174,8 @@ func (b *batch) equal(r *request) int32 {
 	return i
 }
 
-// shape is the index of a request's shape. Looking only at the latest few keeps this
-// quick; a shape that is there twice does no harm.
+// shape returns the index of a request's shape, which it adds if needed. It compares only the latest few shapes, which
+// keeps it quick; a shape that is stored twice does no harm.
 func (b *batch) shape(r *request) int32 {
 	const few = 8
 	for i := len(b.shapes) - 1; i >= max(0, len(b.shapes)-few); i-- {
@@ -188,7 +187,7 @@ func (b *batch) shape(r *request) int32 {
 	return int32(len(b.shapes) - 1)
 }
 
-// key is the index of a state's name.
+// key returns the index of a state's name, which it adds if needed.
 func (b *batch) key(name []byte) int32 {
 	if k, ok := b.index[string(name)]; ok {
 		return k
@@ -199,30 +198,29 @@ func (b *batch) key(name []byte) int32 {
 	return k
 }
 
-// fits is whether one more request is within the bounds of a call.
+// fits reports whether the batch stays within the bounds of a call with one more request.
 func (b *batch) fits(r *request) bool {
 	return b.waiters < maxWaiters && len(b.targets)+len(r.charges) <= maxCharges
 }
 
-// run is what lua/limit_many.lua takes as one: requests of one shape, one behind
-// the other, each for the same keys as the one before it or for new ones, which
-// are then one step further. Most requests of a busy site are like that: all charge
-// one hot key, and each the windows of its own client.
+// run is a sequence that lua/limit_many.lua reads as a unit: requests of one shape, one after the other, each for the
+// same keys as the previous request or for new keys, which are then one step further. Most requests of a busy site are
+// like that: all charge one hot key, and each the windows of its own client.
 type run struct {
 	shape       int32
 	times       int
 	first, last []int32 // keys of the first request and of the last
-	step        int32   // between keys that are not the same, once there are two requests
-	mixed       bool    // another charge has used a key
+	step        int32   // between keys that differ, once there are two requests
+	mixed       bool    // another charge has used one of the keys
 
-	// users has for every key which charge of which shape used it last, 0 for none.
+	// users holds, for every key, the charge and shape that used it last (see user), or 0 if the key is unused.
 	users []int32
 }
 
-// maxShapes is more than the charges of a call.
+// maxShapes is more than the number of charges, and so of shapes, of a call.
 const maxShapes = 1 << 10
 
-// user is a charge of a shape, as in users.
+// user returns the number, never 0, by which users records charge l of the shape.
 func (r *run) user(l int) int32 { return int32(l)*maxShapes + r.shape + 1 }
 
 func (r *run) begin(q *queued, keys []int32) {
@@ -232,14 +230,14 @@ func (r *run) begin(q *queued, keys []int32) {
 	}
 }
 
-// use records which charges use the keys of a request.
+// use records that the charges of the run use the keys of a request.
 func (r *run) use(keys []int32) {
 	for l, k := range keys {
 		r.users[k] = r.user(l)
 	}
 }
 
-// extend takes in one more request, if it fits.
+// extend adds one more request to the run if it fits, and reports whether it does.
 func (r *run) extend(q *queued, keys []int32) bool {
 	if r.times == 0 || q.shape != r.shape || q.wanted() > 1 {
 		return false
@@ -263,7 +261,7 @@ func (r *run) extend(q *queued, keys []int32) bool {
 	return true
 }
 
-// encode appends the run as the script takes it, nothing for none.
+// encode appends the run in the form that the script takes, or nothing if the run is empty.
 func (r *run) encode(args []any) []any {
 	if r.times == 0 {
 		return args

@@ -10,21 +10,20 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// beyond is more than any capacity; many of it can still be added up.
+// beyond is more than any capacity, and many of it can be added up without an overflow.
 const beyond = 1 << 54
 
 // maxNumber is more than any number that the scripts return.
 const maxNumber = 1 << 53
 
-// charged is one charge as the scripts understand it.
+// charged is one charge in the form that the scripts take.
 type charged struct {
 	limitcore.Compiled
-	// cost includes that of earlier charges of the same request for the same
-	// subject.
+	// cost includes the costs of earlier charges of the same request for the same subject.
 	cost int64
 }
 
-// encode appends a charge as the scripts take it.
+// encode appends a charge of the given cost in the form that the scripts take.
 func (c *charged) encode(args []any, cost int64) []any {
 	args = append(args, string(rune(c.Kind)), cost, c.Room(), c.Unit, c.Fill)
 	if c.Kind == limitcore.KindWarm {
@@ -65,8 +64,8 @@ func (b *batch) encode(args []any) []any {
 	return r.encode(args)
 }
 
-// decode reads the reply of lua/limit_many.lua. Anything but what the script can return is
-// an error: a wrong guess would allow or deny for no reason.
+// decode reads the reply of lua/limit_many.lua. A reply that the script cannot return is an error, because a wrong
+// guess would allow or deny for no reason.
 func (b *batch) decode(answer []int64) error {
 	at := 0
 	for i := range b.requests {
@@ -93,7 +92,7 @@ func (b *batch) decode(answer []int64) error {
 	return nil
 }
 
-// perCharge is how many numbers answer one charge, when k of n equal ones are allowed.
+// perCharge returns the number of values that answer one charge if k of n equal requests are allowed.
 func perCharge(k, n int64) int {
 	numbers := 2
 	if k > 1 {
@@ -105,8 +104,7 @@ func perCharge(k, n int64) int {
 	return numbers
 }
 
-// read writes the results of a waiter, once the reply is there, and reports whether its
-// request is allowed.
+// read writes the results of a waiter, after the reply was decoded, and reports whether its request is allowed.
 func (w waiter) read(results []limit.Result) bool {
 	q := &w.batch.requests[w.request]
 	place, k := q.placeOf(w), w.batch.answer[q.answer]
@@ -118,8 +116,8 @@ func (w waiter) read(results []limit.Result) bool {
 	return place <= k
 }
 
-// read writes one result: that of the last of `taken` requests out of the k
-// that are allowed, or of one that is not allowed after all of them.
+// read writes one result: the result of request `taken` of the k that are allowed, or of a request that is denied after
+// all of them.
 func (c *charged) read(numbers []int64, taken, k int64, allowed bool, r *limit.Result) {
 	left, reset := numbers[0], numbers[1]
 	if taken < k && c.Kind == limitcore.KindBucket && c.cost > 0 {
@@ -133,10 +131,10 @@ func (c *charged) read(numbers []int64, taken, k int64, allowed bool, r *limit.R
 		r.RetryAfter = duration(numbers[len(numbers)-1])
 		r.Allowed = r.RetryAfter == 0
 	}
-	r.ResetAfter, r.Remaining = duration(max(0, reset)), max(0, r.Remaining) // whatever the reply was
+	r.ResetAfter, r.Remaining = duration(max(0, reset)), max(0, r.Remaining) // even if the reply is inconsistent
 }
 
-// duration is one of the scripts, in which -1 is never.
+// duration converts a duration of the scripts, in us, in which -1 means never.
 func duration(us int64) time.Duration {
 	if us < 0 {
 		return hottype.Never

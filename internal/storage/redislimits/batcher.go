@@ -13,50 +13,46 @@ import (
 )
 
 const (
-	// maxCharges bounds how long one call may keep Redis from others, about
-	// 1 ms; maxWaiters bounds the memory of one call.
+	// maxCharges bounds how long one call may keep Redis from other calls, about 1 ms; maxWaiters bounds the memory of
+	// one call.
 	maxCharges = 256
 	maxWaiters = 4096
-	// maxWaiting is how many callers may wait for their batch to be sent.
+	// maxWaiting is the number of callers that may wait for their batch to be sent.
 	maxWaiting = 16_384
-	// maxOut bounds the calls in flight when Redis is slow: half of the connections
-	// that a client has by default.
+	// maxOut bounds the calls in flight when Redis is slow. It is half of the connections that a client has by default.
 	maxOut = 8
-	// enough different requests are sent beside the call in flight.
+	// enough is the number of different requests that are sent beside the call in flight.
 	enough = 32
-	// gatherFor is the longest that a call waits for further requests.
+	// gatherFor is the longest time for which a call waits for further requests.
 	gatherFor = 500 * time.Microsecond
 )
 
 var (
-	// errFull: maxWaiting callers wait already.
+	// errFull is returned if maxWaiting callers wait already.
 	errFull = errors.New("too many decisions are waiting")
-	// errClosed: the client was closed.
+	// errClosed is returned after the client was closed.
 	errClosed = errors.New("client is closed")
 )
 
-// batcher puts decisions that are requested at the same time into one call. A request is
-// sent at once if no call is in flight. Requests that arrive while one is in flight wait,
-// and are sent together when it returns: the higher the load, the more requests share a
-// call. The order of arrival is kept in a call.
+// batcher puts decisions that are requested at the same time into one call. A request is sent at once if no call is in
+// flight. Requests that arrive while a call is in flight wait, and are sent together when it returns: the higher the
+// load, the more requests share a call. A call keeps the order of arrival.
 //
-// One call at a time is enough for requests that are merged: with two, as many callers make
-// twice as many calls of half the size, and are no faster. Enough different requests are sent
-// beside it: Redis judges one call while this process makes the other. When a call is in
-// flight for longer than `overdue`, its answer may be lost, and the waiters have a deadline.
-// The next call is sent meanwhile, so a lost answer fails only its own callers.
+// One call at a time is enough for requests that are merged: with two, as many callers make twice as many calls of half
+// the size, and are no faster. Enough different requests are sent beside the call in flight, because Redis judges one
+// call while this process makes the other. When a call is in flight for longer than `overdue`, its reply may be lost,
+// and the waiters have a deadline. The next call is sent meanwhile, so that a lost reply fails only its own callers.
 //
-// Calls are made by a goroutine of the batcher, which begins when there is something
-// to send and ends when there is not; calls.Wait waits for it. So a caller may leave at
-// any time, and the call continues for the others.
+// A goroutine of its own sends each batch that waited; calls.Wait waits for these goroutines. So a caller may leave at
+// any time, and the call continues for the others. Only single makes a call in the goroutine of its caller.
 type batcher struct {
 	send    func(ctx context.Context, b *batch) error
 	overdue time.Duration
 
-	mu      sync.Mutex // guards what follows, and the batches that wait
-	waiting []*batch   // only the last one takes requests in
-	queued  int        // waiters in them
-	current *batch     // the call that the waiting batches wait for; nil: none
+	mu      sync.Mutex // guards the fields down to closed, and the batches that wait
+	waiting []*batch   // only the last batch accepts requests
+	queued  int        // number of waiters in them
+	current *batch     // the call that the waiting batches wait for, or nil
 	sentAt  time.Time  // when current was sent
 	out     int        // calls in flight, overdue ones included
 	timer   *time.Timer
@@ -66,8 +62,8 @@ type batcher struct {
 	stats counters
 }
 
-// join merges a charge with the last request that waits, if they are equal: on a hot key
-// most are, and the names of states need not be built for them.
+// join merges a charge with the last request that waits, and reports whether they are equal. On a hot key most are, and
+// the names of states need not be built for them.
 func (b *batcher) join(ctx context.Context, c *limit.Charge) (w waiter, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,7 +80,7 @@ func (b *batcher) join(ctx context.Context, c *limit.Charge) (w waiter, ok bool)
 	return last.join(ctx, int32(len(last.requests)-1)), true
 }
 
-// enqueue puts the request of some charges into a batch.
+// enqueue puts r, the request of charges, into a batch.
 func (b *batcher) enqueue(ctx context.Context, r *request, charges []limit.Charge) (waiter, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +108,8 @@ func (b *batcher) enqueue(ctx context.Context, r *request, charges []limit.Charg
 	return w, nil
 }
 
-// flush sends the first batch that waits, if no call is in flight, or one and it has enough requests; mu is held.
+// flush sends the first batch that waits if there is no current call, or if only one call is in flight and the batch
+// has enough requests; mu is held.
 func (b *batcher) flush() {
 	if len(b.waiting) == 0 || b.current != nil && (b.out > 1 || len(b.waiting[0].requests) < enough) {
 		return
@@ -131,7 +128,7 @@ func (b *batcher) flush() {
 	})
 }
 
-// begin makes later requests wait for a call; mu is held.
+// begin records that a call is sent, for which later requests wait; mu is held.
 func (b *batcher) begin(next *batch) {
 	next.sent = true
 	b.current, b.sentAt = next, time.Now()
@@ -151,7 +148,7 @@ func (b *batcher) watch() {
 	}
 }
 
-// end sends the batch that waits for a call.
+// end records that a call has ended, and sends the batch that waits for it.
 func (b *batcher) end(own *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,10 +159,9 @@ func (b *batcher) end(own *batch) {
 	b.skipOverdue()
 }
 
-// single makes a call for one request in the caller's own goroutine, if none is in flight.
-// That avoids two switches of goroutines, a third of the latency of a single caller.
-// go-redis observes the deadline of a context and not Done, so a context that ends only
-// by cancellation is not sent this way.
+// single makes a call for one request in the caller's own goroutine if no call is in flight and no batch waits. That
+// avoids two switches of goroutines, a third of the latency of a single caller. go-redis observes the deadline of a
+// context and not Done, so a request whose context ends only by cancellation is not sent this way.
 func (b *batcher) single(ctx context.Context, r *request) (w waiter, ok bool, err error) {
 	if _, bounded := ctx.Deadline(); !bounded && ctx.Done() != nil {
 		return waiter{}, false, nil
@@ -183,11 +179,11 @@ func (b *batcher) single(ctx context.Context, r *request) (w waiter, ok bool, er
 	return waiter{batch: own, place: 1}, true, b.send(ctx, own)
 }
 
-// call makes a call, which lasts until the last deadline of its waiters at most.
+// call makes a call, which lasts at most until the last deadline of its waiters.
 func (b *batcher) call(own *batch) error {
 	wanted := own.wanted()
 	if wanted == 0 {
-		return context.Canceled // no waiter is left to read it
+		return context.Canceled // no waiter is left to read the reply
 	}
 	ctx := context.Background()
 	if !own.noDeadline {
@@ -217,10 +213,10 @@ func (l *shardLimiter) send(ctx context.Context, b *batch) error {
 	return b.decode(cmd.Val())
 }
 
-// awaitCallers lets the callers run that were just answered: what they request at once is sent
-// with the next call and not with the one after. Where many callers made few different
-// requests, a call costs as much with all of them as with some, so gather waits as long as
-// the number of requests grows, at most gatherFor. Else Redis has work to do meanwhile.
+// awaitCallers lets the callers run whose results have just arrived, so that their next requests are sent with the next
+// call and not with the call after it. If many callers made few different requests, a call costs as much with all of
+// them as with some, so awaitCallers waits while the number of requests grows, up to gatherFor. Otherwise it returns at
+// once, so that Redis has work to do.
 func (b *batcher) awaitCallers(own *batch) {
 	runtime.Gosched()
 	if own.waiters < 4*len(own.requests) {
@@ -245,7 +241,7 @@ func (b *batcher) onOverdue() {
 	b.skipOverdue()
 }
 
-// skipOverdue stops waiting for a call that is overdue; mu is held.
+// skipOverdue stops waiting for a call that is overdue, and sends the batch that waited for it; mu is held.
 func (b *batcher) skipOverdue() {
 	if b.current != nil && time.Since(b.sentAt) >= b.overdue && b.out < maxOut && !b.closed {
 		b.current = nil
@@ -253,8 +249,8 @@ func (b *batcher) skipOverdue() {
 	b.flush()
 }
 
-// wait waits for the answer, or leaves when the context ends. A waiter that leaves before
-// the batch is sent is not charged; later that is not known.
+// wait waits for the reply, or leaves when the context ends. A waiter that leaves before the batch is sent is not
+// charged; later that is not known.
 func (b *batcher) wait(ctx context.Context, w waiter) error {
 	select {
 	case <-w.batch.done:
@@ -271,8 +267,8 @@ func (b *batcher) wait(ctx context.Context, w waiter) error {
 	return ctx.Err()
 }
 
-// close rejects new requests. Calls in flight, and batches that wait, fail when
-// the connections are closed; calls.Wait waits for that.
+// close rejects new requests. Calls in flight, and batches that wait, fail when the connections are closed; calls.Wait
+// waits for that.
 func (b *batcher) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// InFlight is limit.InFlight for all processes of a namespace, by the clock of
-// Redis. Any number of goroutines may use it; every call is one round trip.
+// InFlight is limit.InFlight for all processes of a namespace, by the clock of Redis. Any number of goroutines may use
+// it. Every call takes one round trip.
 type InFlight struct {
 	of   *Limiter
 	key  string
@@ -21,8 +21,8 @@ type InFlight struct {
 	life time.Duration
 }
 
-// InFlight has the places under a key, of which there are most; a lease that is not
-// released expires after life. Errors are those of limit.NewInFlight.
+// InFlight returns the slots under a key. Their number is `most`, and a lease that is not released expires after life.
+// Errors are as in limit.NewInFlight.
 func (l *Limiter) InFlight(key string, most int64, life time.Duration) (*InFlight, error) {
 	if err := limitcore.CheckInFlight(most, life); err != nil {
 		return nil, err
@@ -30,9 +30,8 @@ func (l *Limiter) InFlight(key string, most int64, life time.Duration) (*InFligh
 	return &InFlight{of: l, key: l.keys.inFlight(key), most: most, life: life}, nil
 }
 
-// Acquire takes a place under an id, or prolongs the lease of an id that has one;
-// the result is that of limit.InFlight. After an error it is not known whether a
-// place was taken: Release releases it, or its lease expires.
+// Acquire takes a slot under an id, or renews the lease of an id that has a slot. The result is as in limit.InFlight.
+// After an error it is not known whether a slot was taken: Release releases it, or its lease expires.
 func (f *InFlight) Acquire(ctx context.Context, id string) (limit.Result, error) {
 	n, err := f.run(ctx, 4, id, f.most)
 	if err != nil {
@@ -42,14 +41,14 @@ func (f *InFlight) Acquire(ctx context.Context, id string) (limit.Result, error)
 		ResetAfter: duration(n[3])}, nil
 }
 
-// Release releases the place of an id, and reports whether it had one: false also
-// when the lease had expired.
+// Release releases the slot of an id, and reports whether the id had one. It returns false also if the lease had
+// expired.
 func (f *InFlight) Release(ctx context.Context, id string) (bool, error) {
 	n, err := f.run(ctx, 1, id, "")
 	return err == nil && n[0] == 1, err
 }
 
-// run calls lua/in_flight.lua, which returns so many numbers.
+// run calls lua/in_flight.lua, from which it expects the given count of numbers.
 func (f *InFlight) run(ctx context.Context, numbers int, id string, most any) ([]int64, error) {
 	n, err := f.of.scripts.inFlight.Run(ctx, f.of.rdb, []string{f.key}, id, most, f.life.Microseconds()).Int64Slice()
 	if err == nil && len(n) != numbers {
@@ -61,8 +60,7 @@ func (f *InFlight) run(ctx context.Context, numbers int, id string, most any) ([
 	return n, nil
 }
 
-// AcquireSlot takes a place for a request, or renews the one that its id has. One round
-// trip.
+// AcquireSlot takes a slot for a request, or renews the slot that its id has. It takes one round trip.
 func (l *Limiter) AcquireSlot(ctx context.Context, p *verdict.Slot, id string) (limit.Result, error) {
 	f, err := l.InFlight(p.Name, p.Limit, p.TTL)
 	if err != nil {
@@ -71,19 +69,17 @@ func (l *Limiter) AcquireSlot(ctx context.Context, p *verdict.Slot, id string) (
 	return f.Acquire(ctx, id)
 }
 
-// ReleaseSlot releases it, and reports whether it was held. One round trip.
+// ReleaseSlot releases the slot of an id, and reports whether it was held. It takes one round trip.
 func (l *Limiter) ReleaseSlot(ctx context.Context, p *verdict.Slot, id string) (bool, error) {
 	return (&InFlight{of: l, key: l.keys.inFlight(p.Name), life: time.Second}).Release(ctx, id)
 }
 
-// Throttle does what redis-cell's CL.THROTTLE key burst count period quantity
-// does, on a server without that module: count calls per period, burst more
-// than one at once; quantity of them are taken now; 0 takes none.
-// The key is one of the client's namespace and is not a subject of the Limiter.
+// Throttle does the same as redis-cell's CL.THROTTLE key burst count period quantity, on a server without that module:
+// it allows count calls per period, and burst more than one at once. It takes quantity of them now; a quantity of 0
+// takes no call. The key belongs to the client's namespace and is not a subject of the Limiter.
 //
-// period is whole seconds. Numbers that lua/cl_throttle.lua cannot keep exactly
-// are errors of the server. One round trip; after an error it is not known
-// whether anything was charged.
+// period must be whole seconds. Numbers that lua/cl_throttle.lua cannot keep exactly are errors of the server. It takes
+// one round trip; after an error it is not known whether anything was charged.
 func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration,
 	quantity int64) (limit.ThrottleReply, error) {
 	if period <= 0 || period%time.Second != 0 {
@@ -101,14 +97,14 @@ func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, 
 		nil
 }
 
-// Reset deletes what was charged to a subject, and its block. Two round trips.
+// Reset deletes the charges of a subject and its block. It takes two round trips.
 func (l *Limiter) Reset(ctx context.Context, subject *limit.Subject) error {
 	return l.ResetAll(ctx, []limit.Charge{{Subject: *subject}})
 }
 
-// ResetAll is Reset for the subjects of some charges. For fixed and sliding windows it
-// also deletes the sums that processes have written; each process has to delete its own
-// (Windows.Reset). Two round trips, to each node of a cluster.
+// ResetAll is Reset for the subjects of some charges. For fixed and sliding windows it also deletes the sums that
+// processes have written; each process has to delete its own sums (Windows.Reset). It takes two round trips, the second
+// to each node that has a subject.
 func (l *Limiter) ResetAll(ctx context.Context, charges []limit.Charge) error {
 	now, err := l.rdb.Time(ctx).Result()
 	if err != nil {

@@ -10,11 +10,10 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// decisionNumbers is how many numbers the script "decide" returns for each charge.
+// decisionNumbers is the count of numbers that the script "decide" returns for each charge.
 const decisionNumbers = 4
 
-// decideOne calls lua/limit_decide.lua, which judges every algorithm: one call for one
-// request.
+// decideOne judges one request by one call of lua/limit_decide.lua, which judges every algorithm.
 func (l *shardLimiter) decideOne(ctx context.Context, r *request,
 	results []limit.Result) (allowed bool, at int64, err error) {
 	keys := make([]string, len(r.charges), 2*len(r.charges))
@@ -47,8 +46,8 @@ func (l *shardLimiter) decideOne(ctx context.Context, r *request,
 	return readDecision(reply, results)
 }
 
-// readDecision reads what lua/limit_decide.lua returns. Anything else is an
-// error: a wrong guess would allow or deny for no reason.
+// readDecision reads the reply of lua/limit_decide.lua. A reply that the script cannot return is an error, because a
+// wrong guess would allow or deny for no reason.
 func readDecision(reply any, results []limit.Result) (allowed bool, at int64, err error) {
 	values, ok := reply.([]any)
 	if !ok || len(values) != 2+decisionNumbers*len(results) {
@@ -78,21 +77,20 @@ func readDecision(reply any, results []limit.Result) (allowed bool, at int64, er
 	return allowed, number(len(values)-1, 0), err
 }
 
-// request is the charges of a Take as the scripts take them. Requests are pooled: a
-// request keeps the compiled specs of the one before it, since Compile costs a greatest
-// common divisor.
+// request holds the charges of a Take in the form that the scripts take. Requests are pooled: a request keeps the
+// compiled specs of its previous use, because Compile calculates a greatest common divisor.
 type request struct {
 	charges  []charged
-	keys     []byte       // the names of the states, one behind the other
-	ends     []int        // where each name ends in keys
-	specs    []limit.Spec // of terms; all are valid
+	keys     []byte       // the names of the states, one after the other
+	ends     []int        // the end of each name in keys
+	specs    []limit.Spec // the specs of compiled; all are valid
 	compiled []limitcore.Compiled
 
 	batch  batch // of this request alone
 	buffer buffer
 }
 
-// set fills in charges; its error is that of an invalid spec.
+// set fills in charges. It returns an error if a spec is invalid.
 func (r *request) set(k keys, charges []limit.Charge) error {
 	r.charges, r.keys, r.ends = r.charges[:0], r.keys[:0], r.ends[:0]
 	for i := range charges {
@@ -106,7 +104,7 @@ func (r *request) set(k keys, charges []limit.Charge) error {
 	return nil
 }
 
-// setSpec compiles a spec into terms[i].
+// setSpec compiles a spec into compiled[i], unless compiled[i] is made from an equal spec already.
 func (r *request) setSpec(i int, s *limit.Spec) error {
 	if i < len(r.specs) && r.specs[i] == *s {
 		return nil
@@ -119,7 +117,7 @@ func (r *request) setSpec(i int, s *limit.Spec) error {
 	return nil
 }
 
-// key is the name of the state of charge i, until the next set.
+// key returns the name of the state of charge i, which is valid until the next set.
 func (r *request) key(i int) []byte {
 	start := 0
 	if i > 0 {
@@ -128,7 +126,7 @@ func (r *request) key(i int) []byte {
 	return r.keys[start:r.ends[i]]
 }
 
-// batchable is whether lua/limit_many.lua can judge all charges.
+// batchable reports whether lua/limit_many.lua can judge all charges.
 func (r *request) batchable(charges []limit.Charge) bool {
 	for i := range r.charges {
 		c := &r.charges[i]
@@ -145,8 +143,7 @@ func (r *request) batchable(charges []limit.Charge) bool {
 	return true
 }
 
-// costSoFar is the cost of the last charge, together with earlier ones for the
-// same subject.
+// costSoFar returns the cost of the last charge, together with the costs of earlier charges for the same subject.
 func costSoFar(charges []limit.Charge) int64 {
 	last := &charges[len(charges)-1]
 	cost := min(last.Cost, beyond)

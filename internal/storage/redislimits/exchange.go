@@ -10,53 +10,53 @@ import (
 )
 
 const (
-	// exchangeSums is how many sums one call carries: less than 1 ms of Redis.
+	// exchangeSums is the number of sums in one call, which takes less than 1 ms of Redis.
 	exchangeSums = 256
-	// clockJump is what the clocks of machines that keep the time do not differ by.
+	// clockJump is a difference that the clocks of machines that keep the time do not reach.
 	clockJump = time.Second
-	// maxWindowTime, unix us, is far enough below 2^53 for the end of any window.
+	// maxWindowTime is the latest time of a decision, unix us. It is far enough below 2^53 for the end of any window.
 	maxWindowTime = 1<<53 - 1<<47
 )
 
-// windowShard is what is exchanged, and fails, by itself.
+// windowShard holds the windows of one shard, which are exchanged, and fail, independently of other shards.
 type windowShard struct {
 	*Windows
 	keys         keys
 	stripes      []stripe
 	clock        atomic.Pointer[clock]
-	lastAnswer   atomic.Int64  // when a call was last answered, ns since born; negative: never
-	lastExchange atomic.Int64  // and when all its sums were last exchanged
-	round        int64         // of calls; only Run uses it and what follows
+	lastAnswer   atomic.Int64  // the time of the last reply, ns since born; negative: never
+	lastExchange atomic.Int64  // the end of the last whole exchange, likewise
+	round        int64         // number of the last call; only Run uses round, unsure and failed
 	unsure       int64         // the last round without a reply
-	woken        chan struct{} // holds a signal that a decision was made after a while without any
-	failed       bool          // the last exchange
+	woken        chan struct{} // signalled by the first decision after idleAfter without any
+	failed       bool          // the last exchange failed
 }
 
-// clock is one moment by two clocks. From then on the monotonic clock of the process
-// counts: setting the machine's clock changes nothing.
+// clock is one moment by two clocks. From then on the monotonic clock of the process counts, so that setting the
+// machine's clock changes nothing.
 type clock struct {
 	local time.Time
 	redis int64 // unix us
 }
 
-// at is a local time by the clock of Redis, within what limit.Memory and the script
-// keep exactly.
+// at converts a local time to the clock of Redis, unix us, within the range that limit.Memory and the script keep
+// exactly.
 func (l *windowShard) at(now time.Time) int64 {
 	c := l.clock.Load()
 	return min(max(c.redis+now.Sub(c.local).Microseconds(), 0), maxWindowTime)
 }
 
-// sum is what was admitted here in one window, on its way.
+// sum is the cost that was admitted here in one window, on its way to Redis.
 type sum struct {
 	stripe      *stripe
 	subject     limit.Subject
-	window      int64 // its length, us
-	start, over int64 // when it begins and when it no longer counts, unix us
+	window      int64 // length of the window, us
+	start, over int64 // its begin, and the time from which it no longer counts, unix us
 	own         int64
-	asked       uint32 // record.asked when this was read
+	asked       uint32 // record.asked at the time of reading
 }
 
-// each calls f for all stripes, locked.
+// each calls f for every stripe, which is locked meanwhile.
 func (l *windowShard) each(f func(*stripe)) {
 	for i := range l.stripes {
 		sp := &l.stripes[i]
@@ -66,7 +66,7 @@ func (l *windowShard) each(f func(*stripe)) {
 	}
 }
 
-// markAllDue makes all sums due again; by, us, was the clock wrong by which they were taken.
+// markAllDue makes all sums due again, and moves their times by `by` us, the error of the clock that recorded them.
 func (l *windowShard) markAllDue(by int64) {
 	l.each(func(sp *stripe) {
 		for _, list := range sp.records {
@@ -78,8 +78,8 @@ func (l *windowShard) markAllDue(by int64) {
 	})
 }
 
-// exchange writes what was admitted here and reads what was admitted elsewhere.
-// It does not end with ctx, so that the last one arrives.
+// exchange writes the sums that were admitted here and reads the sums that were admitted elsewhere. It does not end
+// with ctx, so that the last exchange arrives.
 func (l *windowShard) exchange(ctx context.Context) {
 	began, was := l.store.now(), l.failed
 	err := l.sendSums(context.WithoutCancel(ctx))
@@ -103,8 +103,8 @@ func (l *windowShard) exchange(ctx context.Context) {
 	}
 }
 
-// sendSums makes the calls for all sums that are due, and one at least, which shows that
-// the shard answers; before the first sums one that reads the clock.
+// sendSums makes the calls for all sums that are due, and at least one call, which shows that the shard answers. Before
+// the first sums, and after a failure, it also makes a call that only reads the clock.
 func (l *windowShard) sendSums(ctx context.Context) error {
 	var batch []sum
 	if l.lastExchange.Load() < 0 || l.failed {
@@ -123,8 +123,8 @@ func (l *windowShard) sendSums(ctx context.Context) error {
 	return l.callTwice(ctx, batch)
 }
 
-// callTwice is call, repeated once if there was no answer: a sum is absolute, so that
-// does no harm, and to wait for the next exchange would make the sums stale.
+// callTwice is call, repeated once if there was no reply: a sum is absolute, so that does no harm, and to wait for the
+// next exchange would make the sums stale.
 func (l *windowShard) callTwice(ctx context.Context, batch []sum) error {
 	if l.call(ctx, batch, l.callTimeout) == nil {
 		return nil
@@ -132,8 +132,8 @@ func (l *windowShard) callTwice(ctx context.Context, batch []sum) error {
 	return l.call(ctx, batch, l.callTimeout)
 }
 
-// call writes some sums: one round trip, two if Redis does not know the script.
-// They stay due until it has answered.
+// call writes some sums, which stay due until Redis has replied. It takes one round trip, or two if Redis does not know
+// the script.
 func (l *windowShard) call(ctx context.Context, batch []sum, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -145,7 +145,7 @@ func (l *windowShard) call(ctx context.Context, batch []sum, timeout time.Durati
 		args = append(args, s.start, s.over, s.own)
 	}
 	if len(batch) == 0 {
-		names = append(names, l.keys.sums(0, 0, &limit.Subject{})) // there is none: it names the node
+		names = append(names, l.keys.sums(0, 0, &limit.Subject{})) // no such key exists: the name selects the node
 	}
 	began := l.store.now()
 	answer, err := l.store.scripts.exchange.Run(ctx, l.store.rdb, names, args...).Int64Slice()
@@ -168,10 +168,10 @@ func (l *windowShard) call(ctx context.Context, batch []sum, timeout time.Durati
 	return nil
 }
 
-// adjustClock adopts the clock of Redis, which was read between began and ended, if
-// it is known better than before: half of the time between is the error. Sums that
-// were recorded before any clock was known, or by one that was ahead, are moved with
-// it: else they would be of another window, or of one that does not end.
+// adjustClock adopts the clock of Redis, which was read between began and ended, if no clock is known yet or the known
+// one is wrong by more than the time between; half of that time is the error. Sums that were recorded before any clock
+// was known, or by a clock that was ahead, are moved with it if it was wrong by more than clockJump, because otherwise
+// they would be of another window, or of a window that does not end.
 func (l *windowShard) adjustClock(began, ended time.Time, now int64) {
 	trip := ended.Sub(began)
 	middle := began.Add(trip / 2)
@@ -185,7 +185,7 @@ func (l *windowShard) adjustClock(began, ended time.Time, now int64) {
 	}
 }
 
-// setOthers records what others have admitted; negative: that is not known.
+// setOthers records the cost that others have admitted. A negative value means that it is not known.
 func (l *windowShard) setOthers(s *sum, others int64) {
 	s.stripe.mu.Lock()
 	defer s.stripe.mu.Unlock()

@@ -17,33 +17,33 @@ type keys struct{ prefix string }
 
 func newKeys(namespace string) keys { return keys{redisclient.NewKeys(namespace).Prefix()} }
 
-// maxSubjectBytes is how much of a subject is written out in a key. Longer ones
-// are hashed: keys stay short, whatever clients send.
+// maxSubjectBytes is the longest subject that is written out in a key. Longer subjects are hashed, so that keys stay
+// short for any input.
 const maxSubjectBytes = 512
 
-// limitState: string, the state of one limit; lua/limit_prelude.lua says how it
-// is written. Expires when nothing is taken any more. It is one of
+// limitState returns the name of the state of one limit, a string; lua/limit_prelude.lua describes its text. The state
+// expires when nothing is taken any more. The name is one of
 //
 //	hp:{news}:limit:hot:k:topic?id=42         a name
 //	hp:{news}:limit:ip_fixed:a:192.0.2.7      an address; then maybe " " and a name
 //	hp:{news}:limit:ip_fixed:c:4:anna         an opaque client; then maybe a name
-//	hp:{news}:limit:hot:h:<64 hex digits>     SHA-256 of what is long or odd
+//	hp:{news}:limit:hot:h:<64 hex digits>     SHA-256 of a long or odd subject
 //
-// Two subjects never share a key. Algorithms do share it, so that a limit whose
-// algorithm is changed does not start afresh.
+// Two subjects never share a key. Algorithms do share it, so that a limit whose algorithm is changed does not start
+// afresh.
 func (k keys) limitState(s *limit.Subject) string {
 	return string(k.appendLimitState(nil, s))
 }
 
-// appendLimitState appends limitState.
+// appendLimitState appends the name that limitState returns.
 func (k keys) appendLimitState(b []byte, s *limit.Subject) []byte {
 	b = append(b, k.prefix...)
 	return appendSpace(append(b, "limit:"...), s)
 }
 
-// sums: hash, what the processes have allowed to a subject in one window, of
-// consistency async; lua/limit_exchange.lua says how it is written. window is its
-// length and start when it begins, unix us. Expires when it no longer counts.
+// sums returns the name of a hash of the costs that the processes have allowed to a subject in one window of
+// consistency async; lua/limit_exchange.lua describes its fields. The window has the length window and begins at start,
+// unix us. The hash expires when the window no longer counts.
 //
 //	hp:{news}:limit:sums1:60000000:1795233720000000:ip_fixed:a:192.0.2.7
 func (k keys) sums(window, start int64, s *limit.Subject) string {
@@ -55,7 +55,7 @@ func (k keys) sums(window, start int64, s *limit.Subject) string {
 	return string(appendSpace(b, s))
 }
 
-// appendSpace appends the space of a subject and what follows it.
+// appendSpace appends the space of a subject and the rest of the name.
 func appendSpace(b []byte, s *limit.Subject) []byte {
 	if strings.Contains(s.Space, ":") {
 		b = append(b, strings.ReplaceAll(s.Space, ":", "_")...)
@@ -65,7 +65,7 @@ func appendSpace(b []byte, s *limit.Subject) []byte {
 	return appendSubject(append(b, ':'), s)
 }
 
-// appendSubject appends what follows the space in the name of a key.
+// appendSubject appends the part of a key's name after the space.
 func appendSubject(b []byte, s *limit.Subject) []byte {
 	switch {
 	case mustHash(s):
@@ -86,46 +86,45 @@ func appendSubject(b []byte, s *limit.Subject) []byte {
 	return append(b, s.Name...)
 }
 
-// shardKeys builds the names of the states of one shard, on a cluster:
+// shardKeys returns the builder of the names of the states of one shard, on a cluster:
 //
 //	hp:{news/7}:limit:ip_fixed:a:192.0.2.7
 func shardKeys(namespace string, shard int) keys {
 	return newKeys(namespace + "/" + strconv.Itoa(shard))
 }
 
-// shardOf is the shard of a subject by what follows the space in the name of its
-// state ("a:192.0.2.7"): FNV-1a with 64 bits over its bytes, modulo shards.
+// shardOf returns the shard of a subject, given the part of its state's name after the space ("a:192.0.2.7"): FNV-1a
+// with 64 bits over its bytes, modulo shardCount.
 func shardOf(subject []byte) int {
 	return int(canon.FNV1a(subject) % shardCount)
 }
 
-// block: string, "until length" in us, the last block of the subject whose state
-// has this name. Expires when it makes no difference any more.
+// block returns the name of the last block of the subject of a state: a string, "until length" in us, that expires when
+// it makes no difference any more.
 //
 //	hp:{news}:block:hot:k:topic?id=42
 func (k keys) block(state string) string {
 	return k.prefix + "block:" + strings.TrimPrefix(state, k.prefix+"limit:")
 }
 
-// throttle: string, the state of one key of Throttle; lua/cl_throttle.lua says how
-// it is written. Expires when nothing is taken any more. A key of more than
-// maxSubjectBytes is hashed.
+// throttle returns the name of the state of one key of Throttle, a string; lua/cl_throttle.lua describes its text. The
+// state expires when nothing is taken any more. A key that exceeds maxSubjectBytes with its space is hashed.
 //
 //	hp:{news}:limit:cl_throttle:k:user123
 func (k keys) throttle(key string) string {
 	return k.limitState(&limit.Subject{Space: "cl_throttle", Name: key})
 }
 
-// inFlight: sorted set, id of a call -> when its lease is over (unix us). Expires
-// with its last lease. A key of more than maxSubjectBytes is hashed.
+// inFlight returns the name of a sorted set from the id of a call to the end of its lease (unix us), which expires with
+// its last lease. A key that exceeds maxSubjectBytes with its space is hashed.
 //
 //	hp:{news}:limit:in_flight:k:export
 func (k keys) inFlight(key string) string {
 	return k.limitState(&limit.Subject{Space: "in_flight", Name: key})
 }
 
-// mustHash is true for subjects that are hashed: too long to write out, or with parts that
-// could be mistaken for others, as no program makes them.
+// mustHash reports whether a subject is hashed: it is too long to write out, or has parts that could be mistaken for
+// others, which no program makes.
 func mustHash(s *limit.Subject) bool {
 	return len(s.Space)+len(s.Name)+len(s.Client.Name) > maxSubjectBytes ||
 		strings.Contains(s.Space, ":") ||

@@ -1,11 +1,10 @@
-// Package redislimits has the limits that all processes of a namespace share: the
-// same algorithms as limit.Memory, as scripts inside Redis, by its clock.
+// Package redislimits contains the limits that all processes of a namespace share: the same algorithms as limit.Memory,
+// as scripts inside Redis, by its clock.
 //
 //	Limiter.Take ───> batcher ──> one script for many requests
 //	Windows.Take ───> limit.Memory, sums exchanged ten times a second
 //
-// All keys of a namespace have one hash tag; on a cluster the limits are in shards,
-// each with a tag of its own.
+// All keys of a namespace have one hash tag; on a cluster the limits are in shards, each with a tag of its own.
 package redislimits
 
 import (
@@ -24,25 +23,24 @@ import (
 	"github.com/hotparam/pipeline/lua"
 )
 
-// Limiter is the limit.Store that all processes of a namespace share, on one server
-// or on a cluster: the same algorithms as limit.Memory, as scripts inside Redis, by
-// its clock. Any number of goroutines may use it, and the more do, the less Redis
-// spends on each.
+// Limiter is the limit.Store that all processes of a namespace share, on one server or on a cluster: the same
+// algorithms as limit.Memory, as scripts inside Redis, by its clock. Any number of goroutines may use it, and the more
+// use it, the less Redis spends on each.
 type Limiter struct {
 	rdb     redis.UniversalClient
-	nodes   *redis.ClusterClient // nil: one server
+	nodes   *redis.ClusterClient // nil on one server
 	keys    keys
 	log     *slog.Logger
-	now     func() time.Time // of the process, for ages; limits use the clock of Redis
+	now     func() time.Time // clock of the process, for ages; limits use the clock of Redis
 	scripts scripts
 	overdue time.Duration
-	shards  []*shardLimiter // one on one server
+	shards  []*shardLimiter // one shard on one server
 
-	refunds, lost atomic.Uint64 // of requests that another shard denied
+	refunds, lost atomic.Uint64 // refunds because another shard denied or failed
 	late          chan struct{} // holds a value for each refund in the background
 }
 
-// scripts are those that no shardLimiter runs.
+// scripts holds the scripts that no shardLimiter runs.
 type scripts struct{ clThrottle, inFlight, exchange *redis.Script }
 
 // New returns the limits of a client's namespace. They end with the client.
@@ -70,20 +68,20 @@ func New(c *redisclient.Client) *Limiter {
 	return l
 }
 
-// Take implements limit.Store in at most one round trip, and one more for a server
-// that does not know the script yet; on a cluster one for each shard that the
-// request has subjects in, most often one, and one more for each refund. now is ignored. Mistakes of the caller are
-// limit's errors; everything else is a failure of the store, after which it is not known whether anything was
-// charged. That also goes for a caller whose context ends: Take returns at once with the context's error, and if the
-// call is out already, its charges may still be taken. A request that one node denies is denied, also if another node
-// does not answer: Remaining is -1 in the results that are not known.
+// Take implements limit.Store in at most one round trip, and one more for a server that does not know the script yet.
+// On a cluster it takes one round trip for each shard that the request has subjects in, most often one, and two more
+// for each shard that is refunded after a denial. now is ignored. Mistakes of the caller are errors of package limit.
+// Every other error is a failure of the store, after which it is not known whether anything was charged. That also
+// applies to a caller whose context ends: Take returns at once with the context's error, and if the call is sent
+// already, its charges may still be taken. A request that one node denies is denied, also if another node does not
+// answer: Remaining is -1 in unknown results.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
 	return l.takeAt(ctx, now, charges, results, nil)
 }
 
-// TakeAt is Take for callers that may refund: at is when each charge was made, by the
-// clock of its server, as RefundAt needs it.
+// TakeAt is Take for callers that may refund: at holds the time of each charge, by the clock of its server, which
+// RefundAt needs.
 func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (allowed bool, at []time.Time, err error) {
 	at = make([]time.Time, len(charges))
@@ -91,7 +89,7 @@ func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Cha
 	return allowed, at, err
 }
 
-// takeAt is Take, and writes into at, unless it is nil, when each charge was made.
+// takeAt is Take, and also writes the time of each charge into at, unless at is nil.
 func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result,
 	at []time.Time) (bool, error) {
 	if err := limit.CheckCharges(charges, results); err != nil {
@@ -122,7 +120,7 @@ func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Cha
 	return allowed, err
 }
 
-// only is the shard of charges that are all in one.
+// only returns the shard of charges that are all in one shard, and reports whether they are.
 func (l *Limiter) only(charges []limit.Charge) (shard int, alone bool) {
 	for i := range charges {
 		switch at := l.Shard(&charges[i].Subject); {
@@ -135,9 +133,9 @@ func (l *Limiter) only(charges []limit.Charge) (shard int, alone bool) {
 	return shard, true
 }
 
-// shardLimiter is a Limiter for the subjects of one shard; on one server those are all.
-// Decisions that are requested while a call is in flight share the next one (see
-// batcher), and equal ones among them are judged as one.
+// shardLimiter is a Limiter for the subjects of one shard; on one server it has all subjects. Decisions that are
+// requested while a call is in flight share the next call (see batcher), and equal decisions among them are judged as
+// one.
 type shardLimiter struct {
 	rdb      redis.UniversalClient
 	keys     keys
@@ -160,7 +158,7 @@ func newShardLimiter(of *Limiter, k keys) *shardLimiter {
 	return l
 }
 
-// TakeAt is that of Limiter, without shards.
+// TakeAt is Limiter.TakeAt for charges of this shard, which are all made at one time.
 func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (allowed bool, at time.Time, err error) {
 	if err := limit.CheckCharges(charges, results); err != nil {
@@ -207,7 +205,7 @@ func (l *shardLimiter) take(ctx context.Context, charges []limit.Charge, results
 	return l.wait(ctx, w, results)
 }
 
-// wait waits for a call that carries the request.
+// wait waits for the call that carries the request, and reads its results.
 func (l *shardLimiter) wait(ctx context.Context, w waiter, results []limit.Result) (bool, int64, error) {
 	if err := l.batcher.wait(ctx, w); err != nil {
 		return false, 0, err
@@ -215,8 +213,7 @@ func (l *shardLimiter) wait(ctx context.Context, w waiter, results []limit.Resul
 	return w.read(results), w.batch.at, nil
 }
 
-// spaces names the spaces of charges, for errors. Names of subjects are long, and
-// clients choose them.
+// spaces returns the names of the spaces of charges, for errors. Names of subjects are long, and clients choose them.
 func spaces(charges []limit.Charge) string {
 	names := make([]string, len(charges))
 	for i := range charges {
@@ -225,18 +222,17 @@ func spaces(charges []limit.Charge) string {
 	return strings.Join(names, ", ")
 }
 
-// Stats counts decisions and the calls they took.
+// Stats counts decisions and the calls that they took.
 type Stats struct {
-	// Merged decisions cost Redis nothing more.
+	// Merged counts decisions that cost Redis nothing more.
 	Calls     uint64 `metric:"hotparam_redis_limits_calls_total" help:"Calls to Redis with decisions."`
 	Decisions uint64 `metric:"hotparam_redis_limits_decisions_total" help:"Decisions made by calls to Redis."`
 	Merged    uint64 `metric:"hotparam_redis_limits_merged_total" help:"Decisions answered by an equal one of the same call."`
 	Largest   uint64 `metric:"hotparam_redis_limits_largest_call" help:"Most decisions that one call carried."`
 	Rejected  uint64 `metric:"hotparam_redis_limits_rejected_total" help:"Decisions rejected because too many were waiting."`
 	Canceled  uint64 `metric:"hotparam_redis_limits_canceled_total" help:"Decisions whose caller left before the answer."`
-	// Refunds counts refunds because another node denied the request, RefundsLost
-	// those of them whose result is unknown. Both are 0 on one server, where a
-	// request is one call.
+	// Refunds counts refunds because another shard denied the request or failed, and RefundsLost the refunds that were
+	// not made or not confirmed. Both are 0 on one server, where a request is one call.
 	Refunds     uint64 `metric:"hotparam_redis_limits_refunds_total" help:"Charges given back because another node of the cluster denied the request."`
 	RefundsLost uint64 `metric:"hotparam_redis_limits_refunds_lost_total" help:"Charges to be given back that Redis did not confirm."`
 }
@@ -265,7 +261,7 @@ func (l *counters) addTo(all *Stats) {
 	all.Canceled += l.canceled.Load()
 }
 
-// Stats reads the figures of all shards.
+// Stats returns the figures of all shards.
 func (l *Limiter) Stats() Stats {
 	all := Stats{Refunds: l.refunds.Load(), RefundsLost: l.lost.Load()}
 	for _, s := range l.shards {

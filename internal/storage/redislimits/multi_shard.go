@@ -8,45 +8,40 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// shardCount is over how many hash tags the limits of a namespace spread on a cluster.
-// Programs must agree on it, so it is no setting: with fewer than a few hundred
-// masters no node is without work, and two subjects rarely share a shard whose
-// node is far away from the other's.
+// shardCount is the number of hash tags over which the limits of a namespace are spread on a cluster, and so the most
+// masters that they use. It is not a setting, because programs must agree on it.
 const shardCount = 16
 
-// refundTime is how long a refund may take in the background.
+// refundTime is the longest time that a refund may take in the background.
 const refundTime = time.Second
 
-// maxRefunds bounds how many of those there are at a time.
+// maxRefunds bounds the number of refunds in the background at a time.
 const maxRefunds = 256
 
-// A script accesses the keys of one hash slot only, so on a cluster subjects are
-// distributed over shards, each a hash tag of its own; both windows of a client are in one
-// shard. A request whose subjects are in one shard is decided as on one server, which is
-// one shard. Package gate reads the shard of a subject and its server, so that a failed
-// node affects only its own limits.
+// A script accesses the keys of one hash slot only, so on a cluster subjects are distributed over shards, each a hash
+// tag of its own; both windows of a client are in one shard. A request whose subjects are in one shard is decided as on
+// one server, which is one shard. Package gate reads the shard of a subject and its server, so that a failed node
+// affects only its own limits.
 //
-// A request with several shards charges shard after shard: hot keys first, which deny
-// most, then clients. All or nothing (law U3) is kept by refunds: when a later shard
-// denies or does not answer, the charges of earlier ones are refunded. So a denied
-// request may hold what it cannot use for about one round trip, and a request that
-// arrives meanwhile may be denied for it. Too much is never allowed: a charge is made
-// before its verdict, and a refund is never more than the charge. If the refund is lost
-// too, because the node fails at that moment, the charge stays, which errs on the same
-// side.
+// A request with several shards charges shard after shard: hot keys first, because they deny most, then clients. All or
+// nothing (law U3) is kept by refunds: when a later shard denies or does not answer, the charges of earlier shards are
+// refunded. So a denied request may hold cost that it cannot use for about one round trip, and a request that arrives
+// meanwhile may be denied because of it. Too much is never allowed, because a charge is made before its verdict, and a
+// refund is never more than the charge. If the refund is lost too, because the node fails at that moment, the charge
+// stays, which errs on the same side.
 
-// part is the charges of one shard.
+// part holds the charges of one shard.
 type part struct {
 	shard   int
-	first   bool // charged before the others: it has a hot key
+	first   bool // charged before the others, because it has a hot key
 	index   []int
 	charges []limit.Charge
 	results []limit.Result
 	at      time.Time
 }
 
-// split distributes charges over shards: those with a hot key first, otherwise in the
-// order of the charges. Earlier charges for a subject are in the same part.
+// split distributes charges over shards: shards with a hot key first, otherwise in the order of the charges. Earlier
+// charges for a subject are in the same part.
 func split(charges []limit.Charge, shard func(*limit.Subject) int) []*part {
 	var parts []*part
 	of := map[int]*part{}
@@ -92,10 +87,10 @@ func (l *Limiter) takeParts(ctx context.Context, now time.Time, parts []*part) (
 	return true, nil
 }
 
-// peekDenied fills in the results of shards whose charges do not count, since another one
-// denied: a charge that is always denied makes the others a peek. A refund alone does not
-// know of blocks, nor of buckets that do not start full. If a shard does not answer, the
-// denial stays; Remaining is -1 there. Those that were charged stay allowed.
+// peekDenied fills in the results of shards whose charges do not count because another shard denied. A charge that is
+// always denied makes the others a peek. A refund alone does not know of blocks, nor of buckets that do not start full.
+// If a shard does not answer, the denial stays, and Remaining is -1 there. The results of shards that were charged stay
+// allowed.
 func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part, charged bool) {
 	never := limit.Charge{Subject: limit.Subject{Space: "never"},
 		Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
@@ -112,9 +107,9 @@ func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part, 
 	}
 }
 
-// refund refunds the charges of a shard. If the request is denied, its results have to
-// say what remains then, so it waits until the context ends; if the request failed, or
-// its context has ended, the refund is made in the background.
+// refund refunds the charges of a shard. If the request is denied, its results have to show the remaining cost, so
+// refund waits until the context ends. If the request failed, or its context has ended, the refund is made in the
+// background.
 func (l *Limiter) refund(ctx context.Context, p *part, failed bool) {
 	l.refunds.Add(1)
 	if !failed && ctx.Err() == nil {
@@ -149,10 +144,10 @@ type shardError struct {
 
 func (e *shardError) Unwrap() error { return e.error }
 
-// FailedShard is the shard that failed; others answered, or were not called.
+// FailedShard returns the shard that failed; the other shards answered, or were not called.
 func (e *shardError) FailedShard() int { return e.shard }
 
-// Shards is how many shards there are: 1 on one server.
+// Shards returns the number of shards, which is 1 on one server.
 func (l *Limiter) Shards() int { return len(l.shards) }
 
 func (l *Limiter) Shard(subject *limit.Subject) int {
@@ -165,8 +160,8 @@ func (l *Limiter) Shard(subject *limit.Subject) int {
 
 func (l *Limiter) limiterOf(subject *limit.Subject) *shardLimiter { return l.shards[l.Shard(subject)] }
 
-// Server is the address of the master of a shard, as far as the client knows: its
-// context has ended, so that no call is made.
+// Server returns the address of the master of a shard, as far as the client knows it, or "" on one server. Its context
+// has ended, so that no call is made.
 func (l *Limiter) Server(shard int) string {
 	if l.nodes == nil {
 		return ""
@@ -175,7 +170,7 @@ func (l *Limiter) Server(shard int) string {
 	cancel()
 	master, err := l.nodes.MasterForKey(over, l.shards[shard].keys.prefix)
 	if err != nil {
-		return "" // it has not seen the cluster yet
+		return "" // the client has not seen the cluster yet
 	}
 	return master.Options().Addr
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// subjectID is a subject without its space: all windows of a client are recorded together,
-// with one look-up.
+// subjectID is a subject without its space, so that all windows of a client are recorded together, with one look-up.
 type subjectID struct {
 	client hottype.Client
 	name   string
@@ -19,27 +18,26 @@ type subjectID struct {
 
 func subjectIDOf(s *limit.Subject) subjectID { return subjectID{s.Client, s.Name} }
 
-// record is what was admitted to one subject, here and elsewhere, in the window of
-// `at` and in the one before. limit.Memory, which judges, has the sum of both.
+// record holds the cost that was admitted to one subject, here and elsewhere, in the window of `at` and in the previous
+// one. limit.Memory, which judges, has the sum of both.
 type record struct {
 	space              string
-	sliding            bool  // the window before counts too
-	window             int64 // its length, us
-	at                 int64 // when something was admitted, or it was exchanged, unix us by the clock of Redis
+	sliding            bool  // the previous window counts too
+	window             int64 // length of the window, us
+	at                 int64 // the last admission or exchange, unix us by the clock of Redis
 	own, ownPrev       int64
 	others, othersPrev int64
-	asked, exchanged   uint32 // how often it was charged, and what of that was exchanged
+	asked, exchanged   uint32 // the number of charges, and its value at the last exchange
 }
 
-// start is when the window of own and others begins.
+// start returns the time at which the window of own and others begins.
 func (r *record) start() int64 { return r.at - r.at%r.window }
 
-// admit adds a cost that was admitted at us under a spec, maybe 0. Like limit.Memory it
-// knows no time before `at`.
+// admit adds a cost, possibly 0, that was admitted at us under a spec. Like limit.Memory it knows no time before `at`.
 func (r *record) admit(us int64, spec *limit.Spec, cost int64) {
 	if window := spec.Window.Microseconds(); window != r.window {
 		r.rotate(us)
-		if r.sliding { // what the window still covers of the one before, rounded up
+		if r.sliding { // the part of the previous window that still counts, rounded up
 			hi, lo := bits.Mul64(uint64(r.ownPrev), uint64(r.window-r.at%r.window))
 			part, rest := bits.Div64(hi, lo, uint64(r.window))
 			r.own += int64(part + min(rest, 1))
@@ -53,7 +51,7 @@ func (r *record) admit(us int64, spec *limit.Spec, cost int64) {
 	r.sliding = spec.Algorithm == limit.SlidingWindow
 }
 
-// refund refunds what was admitted at us.
+// refund subtracts a cost that was admitted at us, if that is in the current or the previous window.
 func (r *record) refund(us, cost int64) {
 	switch us - us%r.window {
 	case r.start():
@@ -63,7 +61,7 @@ func (r *record) refund(us, cost int64) {
 	}
 }
 
-// rotate makes the window of us the current one, unless it is an earlier one.
+// rotate makes the window of us the current one, unless us is before `at`.
 func (r *record) rotate(us int64) {
 	if us <= r.at {
 		return
@@ -80,16 +78,16 @@ func (r *record) rotate(us int64) {
 
 type stripe struct {
 	mu      sync.Mutex
-	records map[subjectID][]record // guarded by mu; a list has one for each space
+	records map[subjectID][]record // guarded by mu; a list has one record for each space
 	_       [48]byte
 }
 
-// shares is whether the sums of a limit are exchanged.
+// shares reports whether the sums of a limit are exchanged.
 func shares(s *limit.Spec) bool {
 	return (s.Algorithm == limit.FixedWindow || s.Algorithm == limit.SlidingWindow) && s.Window >= time.Microsecond
 }
 
-// find is the record of a space, nil where there is none.
+// find returns the record of a space, or nil if the list has no such record.
 func find(list []record, space string) *record {
 	for i := range list {
 		if list[i].space == space {
@@ -99,8 +97,8 @@ func find(list []record, space string) *record {
 	return nil
 }
 
-// note is Windows.note for charges of one client. It returns the admitted cost for
-// which the stripe has no capacity. The caller has locked the stripe.
+// note is Windows.note for charges of one client. It returns the admitted cost for which the stripe has no capacity.
+// The caller has locked the stripe.
 func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, capacity int) (untracked uint64) {
 	k := subjectIDOf(&charges[0].Subject)
 	list, known := sp.records[k]
@@ -111,7 +109,7 @@ func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, capacity in
 		switch {
 		case !shares(&c.Spec):
 			continue
-		case sign < 0 && (r == nil || r.window != c.Spec.Window.Microseconds()): // it is forgotten
+		case sign < 0 && (r == nil || r.window != c.Spec.Window.Microseconds()): // the charge is forgotten
 			continue
 		case r == nil && !known && len(sp.records) >= capacity:
 			untracked += uint64(max(0, sign*c.Cost))
@@ -132,8 +130,8 @@ func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, capacity in
 	return untracked
 }
 
-// collect appends the sums that are due, the earlier window of a subject first, and
-// deletes what no longer counts. The caller has locked the stripe.
+// collect appends the sums that are due, the earlier window of a subject first, and deletes records that no longer
+// count. The caller has locked the stripe.
 func (sp *stripe) collect(us int64, batch []sum) []sum {
 	for k, list := range sp.records {
 		for i := range list {

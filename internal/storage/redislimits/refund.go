@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// refundEvery is how long charges to refund are collected.
+	// refundEvery is the time for which charges to refund are collected.
 	refundEvery = 10 * time.Millisecond
-	// refundSlack makes charges older than they are: they were made by the clock of Redis,
-	// which is known but for the time of two calls. Too old refunds less.
+	// refundSlack is added to the age of charges, because they were made by the clock of Redis, which is known except
+	// for the time of two calls. Too great an age refunds less.
 	refundSlack = 20 * time.Millisecond
-	// maxOwed is how many may wait while Redis does not answer.
+	// maxOwed is the number of charges that may wait while Redis does not answer.
 	maxOwed = 1 << 14
 )
 
-// Refunds refunds charges of requests that do not count after all, many in one call.
-// Any number of goroutines may use it; Run by one.
+// Refunds refunds charges of requests that do not count after all, many in one call. Any number of goroutines may use
+// it, but only one may call Run.
 type Refunds struct {
 	store *Limiter
 
 	mu      sync.Mutex
 	pending []refundItem  // guarded by mu; at is by the clock of this process
-	owed    chan struct{} // holds a value after the first of pending
+	owed    chan struct{} // holds a value after the first pending charge
 
 	refunded, lost atomic.Uint64
 }
@@ -43,11 +43,11 @@ type RefundsStats struct {
 	Lost     uint64 `metric:"hotparam_redis_limits_refunded_lost_total" help:"Cost that should have been given back and stays charged: Redis did not answer, or the limit has changed."`
 }
 
-// Refunds returns a part that refunds what others charged to this limiter.
+// Refunds returns a part that refunds charges that others have made to this limiter.
 func (l *Limiter) Refunds() *Refunds { return &Refunds{store: l, owed: make(chan struct{}, 1)} }
 
-// Refund refunds a charge that was made at a time by the clock of this process. It
-// neither waits nor fails. What the bucket has regained is not refunded twice.
+// Refund refunds a charge that was made at time at by the clock of this process. It neither waits nor fails. Cost that
+// the bucket has regained is not refunded twice.
 func (r *Refunds) Refund(at time.Time, c limit.Charge) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *Refunds) Refund(at time.Time, c limit.Charge) {
 	}
 }
 
-// Run refunds until ctx ends and nothing is left. It returns nil.
+// Run refunds until ctx ends and no charge is left. It returns nil.
 func (r *Refunds) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
@@ -73,7 +73,7 @@ func (r *Refunds) Run(ctx context.Context) error {
 	return nil
 }
 
-// flush refunds what is owed, in one round trip, also when ctx ends meanwhile.
+// flush refunds the pending charges, in one round trip, also if ctx ends meanwhile.
 func (r *Refunds) flush(ctx context.Context) {
 	r.mu.Lock()
 	owed := r.pending
@@ -97,14 +97,14 @@ func (r *Refunds) flush(ctx context.Context) {
 
 func (r *Refunds) Stats() RefundsStats { return RefundsStats{r.refunded.Load(), r.lost.Load()} }
 
-// refundItem is a charge to refund, and when it was charged, by the clock of its server.
+// refundItem is a charge to refund, and the time at which it was made, by the clock of its server.
 type refundItem struct {
 	charge limit.Charge
 	at     time.Time
-	undo   bool // of a request that was denied elsewhere: it was charged within the last round trips
+	undo   bool // denied elsewhere, and charged within the last round trips
 }
 
-// undoItems are the charges of a request that are undone at once.
+// undoItems returns the charges of a request that are undone at once.
 func undoItems(at time.Time, charges []limit.Charge) []refundItem {
 	items := make([]refundItem, len(charges))
 	for i := range charges {
@@ -113,15 +113,15 @@ func undoItems(at time.Time, charges []limit.Charge) []refundItem {
 	return items
 }
 
-// refundNumbers is how many numbers the script "refund" returns for each charge.
+// refundNumbers is the count of numbers that the script "refund" returns for each charge.
 const refundNumbers = 3
 
-// refundArgs makes KEYS and ARGV of lua/limit_refund.lua.
+// refundArgs returns KEYS and ARGV of lua/limit_refund.lua.
 func (l *shardLimiter) refundArgs(owed []refundItem) (names []string, args []any, err error) {
 	r := l.requests.Get().(*request)
 	defer l.requests.Put(r)
 	args = make([]any, 0, 6*len(owed))
-	for i := range owed { // one by one: earlier ones of the same subject are refunded by themselves
+	for i := range owed { // one by one: earlier charges of the subject are refunded on their own
 		if err := r.set(l.keys, []limit.Charge{owed[i].charge}); err != nil {
 			return nil, nil, err
 		}
@@ -135,7 +135,7 @@ func (l *shardLimiter) refundArgs(owed []refundItem) (names []string, args []any
 	return names, args, nil
 }
 
-// readRepaid reads the reply of lua/limit_refund.lua.
+// readRepaid reads the reply of lua/limit_refund.lua into results.
 func readRepaid(reply *redis.Cmd, owed []refundItem, results []limit.Result) error {
 	answer, err := reply.Int64Slice()
 	if err != nil {
@@ -152,9 +152,8 @@ func readRepaid(reply *redis.Cmd, owed []refundItem, results []limit.Result) err
 	return nil
 }
 
-// refundMany refunds charges of any shards, in one round trip, and one more if a server
-// does not know the script. It returns the cost that is refunded; the rest stays charged,
-// or its state is unknown.
+// refundMany refunds charges of any shards, in one round trip, and one more if a server does not know the script. It
+// returns the cost that is refunded. The rest stays charged, or its state is unknown.
 func (l *Limiter) refundMany(ctx context.Context, owed []refundItem) (back int64) {
 	byShard := map[*shardLimiter][]refundItem{}
 	for _, o := range owed {
@@ -182,8 +181,8 @@ type refundCall struct {
 	reply  *redis.Cmd
 }
 
-// repayParts makes calls in one pipeline, and adds up what is refunded. It returns
-// those whose server does not know the script, and has done nothing.
+// repayParts makes calls in one pipeline, and adds the refunded cost to back. It returns the calls whose server does
+// not know the script, and has done nothing.
 func (l *Limiter) repayParts(ctx context.Context, parts []refundCall,
 	run func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd,
 	back *int64) (unknown []refundCall) {
@@ -212,7 +211,7 @@ func (l *Limiter) repayParts(ctx context.Context, parts []refundCall,
 	return unknown
 }
 
-// refundAll refunds charges that were made at different times.
+// refundAll refunds charges of this shard, which may have been made at different times.
 func (l *shardLimiter) refundAll(ctx context.Context, owed []refundItem, results []limit.Result) error {
 	names, args, err := l.refundArgs(owed)
 	if err != nil {
@@ -225,12 +224,11 @@ func (l *shardLimiter) refundAll(ctx context.Context, owed []refundItem, results
 	return nil
 }
 
-// RefundAt refunds what an allowed TakeAt charged, for a request that was then denied
-// by another store; at is what TakeAt returned. It refunds at most what was charged, and
-// never allows more than if the charge had not been made. It writes what remains into
-// results, one for each charge; Allowed is false if the limit has changed meanwhile, so
-// that the charge stays. One round trip for each shard; after an error it is not known
-// whether all was refunded, and it must not be called again: that could refund twice.
+// RefundAt refunds the charges of an allowed TakeAt, for a request that another store then denied; at holds the times
+// that TakeAt returned. It refunds at most the charged cost, and never allows more than if the charge had not been
+// made. It writes the remaining cost into results, one for each charge. Allowed is false if the limit has changed
+// meanwhile, so that the charge stays. It takes one round trip for each shard. After an error it is not known whether
+// all was refunded, and RefundAt must not be called again, because that could refund twice.
 func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.Charge, results []limit.Result) error {
 	if err := limit.CheckCharges(charges, results); err != nil {
 		return err

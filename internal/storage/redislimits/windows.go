@@ -15,73 +15,68 @@ import (
 )
 
 const (
-	// exchangeEvery is how often sums are exchanged.
+	// exchangeEvery is the interval between two exchanges of sums.
 	exchangeEvery = 100 * time.Millisecond
-	// callTimeout bounds one call of an exchange. It is repeated once, so that one answer
-	// that is lost costs less than freshFor.
+	// callTimeout bounds one call of an exchange. The call is repeated once, so that one lost reply costs less than
+	// freshFor.
 	callTimeout = 150 * time.Millisecond
-	// freshFor is how long after an answer of their server the sums of others are believed:
-	// a pause and two calls at their timeout. It bounds what is admitted beyond a limit.
+	// freshFor is the time after a reply of their server for which the sums of others are believed: a pause and two
+	// calls at their timeout. It bounds the cost that is admitted beyond a limit.
 	freshFor = exchangeEvery + 2*callTimeout
-	// exchangedFor is how long after a whole exchange, of many calls where clients are many.
+	// exchangedFor is the same time after a whole exchange, which has many calls if there are many clients.
 	exchangedFor = time.Second
-	// idleAfter is how long after the last decision sums are only exchanged every idleEvery.
+	// idleAfter is the time after the last decision from which on sums are exchanged only every idleEvery.
 	idleAfter = 10 * time.Second
 	idleEvery = time.Second
-	// probeTimeout bounds the call that looks whether a server answers, a new connection
-	// included.
+	// probeTimeout bounds the call that checks whether a server answers, a new connection included.
 	probeTimeout = time.Second
-	// windowStripes is how many parts the records have, each with its lock: a
-	// multiple of shards.
+	// windowStripes is the number of parts of the records, each with its lock. It is a multiple of the number of
+	// shards.
 	windowStripes = 64
-	// maxSubjects bounds the clients remembered: about 150 MB when all are in use with two windows each.
+	// maxSubjects bounds the clients that are remembered: about 150 MB if all are in use with two windows each.
 	maxSubjects = 1 << 18
 )
 
-// Windows are fixed and sliding windows that many processes share by their sums:
-// a decision is made in memory and waits for nothing, and ten times a second each
-// process writes what it has admitted to Redis and reads what the others have.
+// Windows are fixed and sliding windows that many processes share by their sums: a decision is made in memory and waits
+// for nothing, and ten times a second each process writes its own sums to Redis and reads the sums of the others.
 //
 //	Take ──> limit.Memory (own + others) ──> record: own + cost
 //	                 ^                          │ own, every 100 ms
 //	                 └── others <── Redis <─────┘
 //
-// A sum is all that a process has admitted to a subject in a window, and only that
-// process writes it. So a sum that is written twice or late does no harm, one that is
-// lost is written by the next exchange, and no process reads its own sums.
+// A sum is the whole cost that a process has admitted to a subject in a window, and only that process writes it. So a
+// sum that is written twice or late does no harm, a lost sum is written by the next exchange, and no process reads its
+// own sums.
 //
-// Overshoot. A process reads the sums of a subject after a request for it, so the first
-// requests after a while are judged by what was known before, until the next exchange.
-// In one window at most
+// Overshoot. A process reads the sums of a subject after a request for it, so the first requests after a while are
+// judged by the older sums, until the next exchange. In one window at most
 //
-//	limit + what all but one of the processes admit within one exchange
+//	limit + the cost that all but one of the processes admit within one exchange
 //
-// is admitted: never more than n x limit with n processes, and of a client that sends
-// r a second at most limit + (n-1) x r x (100 ms + a round trip), for which it has
-// to go from one process to the next. A client that is known to be over the limit is
-// denied by all processes until the window has passed.
+// is admitted. That is never more than n x limit with n processes. A client that sends r requests a second gets at most
+// limit + (n-1) x r x (100 ms + a round trip), for which it has to go from one process to the next. A client that is
+// known to be over the limit is denied by all processes until the window has passed.
 //
-// The clock is the caller's now, corrected by the difference to the clock of Redis that
-// the exchanges measure, so that processes agree where a window begins.
+// The clock is the caller's now, corrected by the difference to the clock of Redis that the exchanges measure, so that
+// processes agree on the begin of a window.
 //
-// On a cluster each shard is exchanged by itself, and by the clock of its node. When an
-// exchange fails, a process continues with what it knows of the subjects there; Fresh
-// reports that, and the gate then enforces the share of each process. After a change of
-// a window's length a process counts what it has admitted itself, and of the others what
-// they write by the new length.
+// On a cluster each shard is exchanged independently, and by the clock of its node. When an exchange fails, a process
+// continues with the sums that it knows there. Fresh reports that, and the gate then enforces the share of each
+// process. After a change of a window's length a process counts its own admitted cost, and of the others the cost that
+// they write under the new length.
 //
-// Any number of goroutines may use it; Run by one.
+// Any number of goroutines may use it, but only one may call Run.
 type Windows struct {
 	store  *Limiter
-	id     string // of this process, another one after a restart
+	id     string // of this process, and a different one after a restart
 	born   time.Time
 	local  *limit.Memory
 	seed   maphash.Seed // of this process, so that clients cannot aim at one stripe
 	shards []windowShard
-	// When a decision was last made, give or take exchangeEvery, and when the first one after idleAfter
-	// without any was made, ns since born.
+	// decided is the time of the last decision, accurate to exchangeEvery, and resumed the time of the first decision
+	// after idleAfter without any, ns since born.
 	decided, resumed atomic.Int64
-	// of one call of an exchange; tests on a busy machine wait longer
+	// callTimeout and probeTimeout bound one call of an exchange; tests on a busy machine wait longer.
 	callTimeout, probeTimeout time.Duration
 	counts                    struct {
 		exchanges, errors, sums, rejected, untracked atomic.Uint64
@@ -89,7 +84,7 @@ type Windows struct {
 	}
 }
 
-// WindowsStats counts exchanges of sums. Subjects and Stale are of this moment.
+// WindowsStats counts exchanges of sums. Subjects and Stale are current values.
 type WindowsStats struct {
 	Exchanges uint64 `metric:"hotparam_windows_exchanges_total" help:"Exchanges of sums with Redis, for each shard."`
 	Errors    uint64 `metric:"hotparam_windows_errors_total" help:"Exchanges of sums that failed; clients are held to local counts."`
@@ -97,13 +92,12 @@ type WindowsStats struct {
 	Rejected  uint64 `metric:"hotparam_windows_rejected_total" help:"Sums that Redis did not take: their key holds something else or is full."`
 	Untracked uint64 `metric:"hotparam_windows_untracked_total" help:"Requests allowed whose client had no place in memory; other limiters do not count them."`
 	Subjects  int64  `metric:"hotparam_windows_subjects" help:"Clients whose sums are kept."`
-	// Stale is how many shards were not exchanged the last time; one server has one
-	// shard.
+	// Stale is the number of shards whose last exchange failed; one server has one shard.
 	Stale int64         `metric:"hotparam_windows_stale" help:"Shards whose last exchange failed."`
 	Last  time.Duration `metric:"hotparam_windows_last_seconds" help:"Duration of the last exchange."`
 }
 
-// Windows gives windows that are shared by sums. They exchange while Run runs.
+// Windows returns windows that are shared by sums, which are exchanged while Run runs.
 func (l *Limiter) Windows() *Windows {
 	w := &Windows{
 		store: l, id: rand.Text()[:13], born: l.now(), seed: maphash.MakeSeed(),
@@ -126,10 +120,10 @@ func (l *Limiter) Windows() *Windows {
 	return w
 }
 
-// Fresh reports whether the sums of others are known for a subject: its shard answered
-// within the last 400 ms, and an exchange of all its sums ended within the last second.
-// For 400 ms after idleAfter without a decision, both may be idleEvery older: nothing was
-// known then, and the next exchange follows within exchangeEvery.
+// Fresh reports whether the sums of others are known for a subject: its shard answered within the last 400 ms, and an
+// exchange of all its sums ended within the last second. For 400 ms after the first decision that follows idleAfter
+// without any, both may be older by idleEvery, because nothing was known then, and the next exchange follows within
+// exchangeEvery.
 func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
 	shard, at := w.shard(s), now.Sub(w.born)
 	if last := time.Duration(w.decided.Load()); at-last > exchangeEvery {
@@ -149,8 +143,8 @@ func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
 	return age < freshFor && ended < exchangedFor
 }
 
-// idle is for how long a shard need not be exchanged, unless a decision is made: there was none for a while, and the
-// last exchange succeeded less than idleEvery ago.
+// idle returns the time for which a shard need not be exchanged unless a decision is made. It returns 0 unless no
+// decision was made during idleAfter, and the last exchange succeeded less than idleEvery ago.
 func (l *windowShard) idle(now time.Time) time.Duration {
 	at := now.Sub(l.born)
 	if l.failed || at-time.Duration(l.decided.Load()) <= idleAfter {
@@ -159,8 +153,8 @@ func (l *windowShard) idle(now time.Time) time.Duration {
 	return max(0, idleEvery-exchangeEvery/2-(at-time.Duration(l.lastExchange.Load())))
 }
 
-// Take implements limit.Store, in memory. It is for fixed and sliding windows;
-// charges of other algorithms are judged too, but not exchanged.
+// Take implements limit.Store, in memory. It is for fixed and sliding windows; charges of other algorithms are judged
+// too, but not exchanged.
 func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
 	if err := limit.CheckCharges(charges, results); err != nil || len(charges) == 0 {
@@ -168,7 +162,7 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 	}
 	us := w.shard(&charges[0].Subject).at(now)
 	sp, n := w.first(charges)
-	sp.mu.Lock() // so that no exchange comes between the two
+	sp.mu.Lock() // so that no exchange comes between Take and note
 	ok, err := w.local.Take(ctx, time.UnixMicro(us), charges, results)
 	sign := int64(1)
 	if !ok {
@@ -193,8 +187,8 @@ func (w *Windows) RefundAt(now time.Time, charges []limit.Charge) {
 	}
 }
 
-// note records costs that were admitted, or with sign -1 refunded, or with 0
-// only that their sums are of use.
+// note records costs that were admitted, or refunded if sign is -1. If sign is 0, it records only that their sums are
+// of use.
 func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
 	for len(charges) > 0 {
 		sp, n := w.first(charges)
@@ -207,8 +201,8 @@ func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
 
 func (w *Windows) shard(s *limit.Subject) *windowShard { return &w.shards[w.store.Shard(s)] }
 
-// first is where the first of some charges is recorded, by the address of its client
-// or the names, and how many are of the same.
+// first returns the stripe in which the first of some charges is recorded, by the address of its client or the names,
+// and the number of leading charges for the same client and name.
 func (w *Windows) first(charges []limit.Charge) (sp *stripe, n int) {
 	s := &charges[0].Subject
 	for n < len(charges) && subjectIDOf(&charges[n].Subject) == subjectIDOf(s) {
@@ -237,8 +231,8 @@ func (w *Windows) Stats() WindowsStats {
 	return st
 }
 
-// Run exchanges sums until ctx ends, and then a last time. It returns nil:
-// errors are counted, and logged when they begin and when they end.
+// Run exchanges sums until ctx ends, and then a last time. It returns nil: errors are counted, and logged when they
+// begin and when they end.
 func (w *Windows) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for i := range w.shards {
@@ -248,7 +242,7 @@ func (w *Windows) Run(ctx context.Context) error {
 	return nil
 }
 
-// run exchanges every exchangeEvery, and while nothing is decided every idleEvery.
+// run exchanges sums every exchangeEvery, and every idleEvery while no decision is made.
 func (l *windowShard) run(ctx context.Context) {
 	for began := time.Now(); wait.For(ctx, exchangeEvery-time.Since(began)%exchangeEvery); {
 		if idle := l.idle(l.store.now()); idle > 0 {
@@ -260,8 +254,8 @@ func (l *windowShard) run(ctx context.Context) {
 	l.exchange(ctx)
 }
 
-// Reset deletes what this process has admitted to a subject, and what it knows of
-// others. The next exchange writes that, and reads the others again.
+// Reset sets to zero the cost that this process has admitted to a subject, and knows of others. The next exchange
+// writes that, and reads the others again.
 func (w *Windows) Reset(s *limit.Subject) {
 	sp, _ := w.first([]limit.Charge{{Subject: *s}})
 	sp.mu.Lock()
