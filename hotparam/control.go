@@ -20,7 +20,8 @@ import (
 
 // SetOverride sets a live override and returns it as it is stored. It replaces the override with the same ID, or with
 // the same target, schedule and mode. It applies to the next request here, and with Config.Shared to the requests of
-// all processes a moment later. Its Key may be written in any spelling. It precedes the overrides of Rules.
+// all processes a moment later. Its Key may be written in any spelling. It precedes the overrides of Rules. The error
+// says so if no request can meet it, because the rules of this process have no such rule, class or parameter.
 func (p *Pipeline) SetOverride(ctx context.Context, o rule.Override) (rule.Override, error) {
 	if err := p.checkBuilt(); err != nil {
 		return rule.Override{}, err
@@ -31,6 +32,9 @@ func (p *Pipeline) SetOverride(ctx context.Context, o rule.Override) (rule.Overr
 	next, err := rules.Override(o).Canonical(p.parts.Gate.Rules())
 	if err == nil {
 		err = next.Validate()
+	}
+	if err == nil {
+		err = p.parts.Gate.Rules().CheckReach(next)
 	}
 	if err == nil && next.Expired(time.Now()) {
 		err = fmt.Errorf("until %s has passed", next.Until.Format(time.RFC3339))

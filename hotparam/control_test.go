@@ -90,6 +90,8 @@ func TestControlSaysWhatIsWrong(t *testing.T) {
 		{}, {Key: "topic?id=42"}, {Key: "topic?id=42", Action: "stop"}, {Client: "anna", Action: rule.ActionBlock},
 		{Key: "topic?id=42", Action: rule.ActionBlock, Until: time.Now().Add(-time.Second)},
 		{Key: "topic?id=42", CIDR: "192.0.2.0/24", Action: rule.ActionBlock},
+		{Key: "topic?path.id=42", Action: rule.ActionBlock}, {Resource: "topics", Action: rule.ActionBlock},
+		{Key: "topics?id=4*", Action: rule.ActionBlock}, {Class: "crawler", Action: rule.ActionBlock},
 	} {
 		if stored, err := p.SetOverride(t.Context(), o); err == nil {
 			t.Errorf("%+v was stored as %+v", o, stored)

@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -178,13 +176,7 @@ func (r *Rule) Repeated(params string) (string, bool) {
 // checkOverrides reports duplicate overrides, and overrides that match nothing: of a rule, class or parameter that does
 // not exist.
 func (p *parser) checkOverrides() {
-	rules, classes := map[string]*Rule{}, map[string]bool{}
-	for _, r := range p.set.Rules {
-		rules[r.Name] = r
-	}
-	for _, c := range p.set.Classes {
-		classes[c.Name] = true
-	}
+	names := newSetNames(p.set)
 	type place struct {
 		of   Target
 		when Schedule
@@ -201,21 +193,8 @@ func (p *parser) checkOverrides() {
 			v.Fail("another override has the same id, or the same %s, schedule and mode", at.of.Kind)
 		}
 		ids[o.ID], places[at] = true, true
-		if o.Class != "" && !classes[o.Class] {
-			v.At("class").Fail("there is no class %q%s", conf.Cut(o.Class),
-				conf.Suggest(o.Class, slices.Sorted(maps.Keys(classes))))
-		}
-		resource := cmp.Or(o.Resource, hottype.Key(o.Key).Resource())
-		if o.OfClients() || strings.HasPrefix(resource, "!") {
-			continue
-		}
-		switch v = v.At(at.of.Kind); {
-		case o.IsPattern() || rules[resource] != nil || resource[0] == '/' && rules["*"] != nil:
-			checkOverrideKey(v, o.Key, o.IsPattern(), rules)
-		case resource[0] != '/':
-			v.Fail("there is no rule %q%s", conf.Cut(resource), conf.Suggest(resource, slices.Sorted(maps.Keys(rules))))
-		default:
-			v.Fail(`%q is the %s of a path, and there is no catch-all rule "*"`, conf.Cut(at.of.Value), at.of.Kind)
+		if err := names.checkReach(o); err != nil {
+			v.At(at.of.Kind).FailBy(err)
 		}
 	}
 }

@@ -1,11 +1,13 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/conf"
 )
@@ -43,30 +45,72 @@ func (r *Rule) suggestParam(name string) string {
 	return conf.Suggest(name, names)
 }
 
-// checkOverrideKey reports an override of a key, or of a pattern, that no request can have. rules are by name.
-func checkOverrideKey(v conf.Value, key string, pattern bool, rules map[string]*Rule) {
+// setNames holds the rules and the classes of a set by their names.
+type setNames struct {
+	rules   map[string]*Rule
+	classes map[string]bool
+}
+
+func newSetNames(set *Set) setNames {
+	n := setNames{map[string]*Rule{}, map[string]bool{}}
+	for _, r := range set.Rules {
+		n.rules[r.Name] = r
+	}
+	for _, c := range set.Classes {
+		n.classes[c.Name] = true
+	}
+	return n
+}
+
+// CheckReach returns an error about an override that no request can meet by the rules of the set, because its rule, its
+// class or a parameter of its key does not exist.
+func (s *Set) CheckReach(o Override) error { return newSetNames(s).checkReach(o) }
+
+func (n setNames) checkReach(o Override) error {
+	if o.Class != "" && !n.classes[o.Class] {
+		return fmt.Errorf("there is no class %q%s", conf.Cut(o.Class),
+			conf.Suggest(o.Class, slices.Sorted(maps.Keys(n.classes))))
+	}
+	resource := cmp.Or(o.Resource, hottype.Key(o.Key).Resource())
+	switch {
+	case o.OfClients() || strings.HasPrefix(resource, "!"):
+		return nil
+	case o.IsPattern() || n.rules[resource] != nil || resource[0] == '/' && n.rules["*"] != nil:
+		return n.checkKey(o.Key, o.IsPattern())
+	case resource[0] != '/':
+		return fmt.Errorf("there is no rule %q%s", conf.Cut(resource),
+			conf.Suggest(resource, slices.Sorted(maps.Keys(n.rules))))
+	}
+	return fmt.Errorf(`%q is the %s of a path, and there is no catch-all rule "*"`, conf.Cut(o.Target().Value),
+		o.Target().Kind)
+}
+
+// checkKey returns an error about a key, or a pattern of keys, that no request can have.
+func (n setNames) checkKey(key string, pattern bool) error {
 	resource, params, _ := strings.Cut(key, "?")
 	if pattern {
 		glob := canon.NewGlob(key)
 		named := func(r *Rule) bool { return !r.IsCatchAll() && glob.MatchesWithin([]byte(r.Name)) }
-		path := rules["*"] != nil && (resource == "" || strings.IndexByte("/*", resource[0]) >= 0)
-		if !path && !slices.ContainsFunc(slices.Collect(maps.Values(rules)), named) {
-			v.Fail("no rule has a key that %q matches%s", conf.Cut(key),
-				conf.Suggest(resource, slices.Sorted(maps.Keys(rules))))
-			return
+		path := n.rules["*"] != nil && (resource == "" || strings.IndexByte("/*", resource[0]) >= 0)
+		if !path && !slices.ContainsFunc(slices.Collect(maps.Values(n.rules)), named) {
+			return fmt.Errorf("no rule has a key that %q matches%s", conf.Cut(key),
+				conf.Suggest(resource, slices.Sorted(maps.Keys(n.rules))))
 		}
 	}
-	rule := rules[resource]
+	rule := n.rules[resource]
 	if rule == nil && strings.HasPrefix(resource, "/") {
-		rule = rules["*"]
+		rule = n.rules["*"]
 	}
 	if rule == nil || params == "" {
-		return // reported already, or a key of several rules
+		return nil // a pattern for keys of several rules
 	}
 	if text := rule.Untracked(params); text != "" {
-		v.Fail("key %q has a parameter that rule %q does not track, so no request matches: %s", conf.Cut(key), rule.Name, text)
-	} else if name, ok := rule.Repeated(params); ok && !pattern {
-		v.Fail("key %q has parameter %q twice, and keys of rule %q have one value of it (see duplicates)", conf.Cut(key),
-			conf.Cut(name), rule.Name)
+		return fmt.Errorf("key %q has a parameter that rule %q does not track, so no request matches: %s", conf.Cut(key),
+			rule.Name, text)
 	}
+	if name, ok := rule.Repeated(params); ok && !pattern {
+		return fmt.Errorf("key %q has parameter %q twice, and keys of rule %q have one value of it (see duplicates)",
+			conf.Cut(key), conf.Cut(name), rule.Name)
+	}
+	return nil
 }
