@@ -152,27 +152,6 @@ func TestPagesOfDocumentsAreShort(t *testing.T) {
 	}
 }
 
-// oddities are words of a private dialect: persons where the field names things, and speech where it names acts.
-var oddities = regexp.MustCompile(`(?i)\b(whoever|whomever|nobody|somebody|anybody else|who (?:asks?|comes|reads|` +
-	`sends|builds|wants|knows)|those who|(?:it|that|which|who|what|they) (?:tells?|hears?|bears?)|(?:is|are) told|` +
-	`speaks? of|has a meaning|mend|becomes of|in its place|stands? (?:twice|for itself)|lies? (?:there|in))\b`)
-
-// Documents are written in plain words: subject, verb, object, in the terms of the field.
-func TestDocumentsUsePlainWords(t *testing.T) {
-	t.Parallel()
-	for name, text := range documents(t) {
-		if strings.HasPrefix(name, "CHANGELOG") {
-			continue // history
-		}
-		prose := block.ReplaceAllStringFunc(madeParts.ReplaceAllStringFunc(text, blank), blank)
-		for i, line := range strings.Split(prose, "\n") {
-			for _, w := range oddities.FindAllString(line, -1) {
-				t.Errorf("%s:%d: %q is not plain: %s", name, i+1, w, line)
-			}
-		}
-	}
-}
-
 // blank keeps the number of lines of a text, so that those after it keep theirs.
 func blank(text string) string { return strings.Repeat("\n", strings.Count(text, "\n")) }
 
