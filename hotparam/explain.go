@@ -12,17 +12,11 @@ import (
 // ask why a request was denied. It reads no counter of a limit: Verdict has those counters.
 func (p *Pipeline) Explain(r Request) []Explanation {
 	p.mustBeBuilt()
-	now := time.Now()
-	set, live := p.parts.Gate.InForce()
+	gate, now := p.parts.Gate, time.Now()
+	set, live := gate.InForce()
 	state := explain.State{Rules: set, Live: live, At: now,
-		IsHot: func(key hottype.Key) bool { return p.parts.Gate.IsHot(now, key) },
-		Verified: func(domains string) bool {
-			addr := r.Address
-			if !addr.IsValid() {
-				addr = r.Client.Addr
-			}
-			return addr.IsValid() && p.parts.Crawlers.Verified(now, addr, domains)
-		},
+		IsHot:    func(key hottype.Key) bool { return gate.IsHot(now, key) },
+		Verified: func(domains string) bool { return gate.IsVerified(now, &r, domains) },
 	}
 	return state.Explain(&r)
 }

@@ -1,6 +1,9 @@
 package gate
 
 import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -20,16 +23,20 @@ func (g *Gate) findNamedClass(d *decision, v *verdict.Verdict) {
 	if d.req.Header == nil {
 		return
 	}
-	c := d.st.set.ClassOf(d.req.Header, func(domains string) bool {
-		addr := d.req.Address
-		if !addr.IsValid() {
-			addr = d.req.Client.Addr
-		}
-		return g.cfg.Verifier != nil && addr.IsValid() && g.cfg.Verifier.Verified(d.now, addr, domains)
-	})
+	c := d.st.set.ClassOf(d.req.Header, func(domains string) bool { return g.IsVerified(d.now, d.req, domains) })
 	if c != nil {
 		v.Class, d.class = c.Name, d.st.classes[c.Name]
 	}
+}
+
+// IsVerified reports whether DNS names the address of a request in one of the domains of a class. It does not wait for
+// DNS.
+func (g *Gate) IsVerified(now time.Time, req *hottype.Request, domains string) bool {
+	addr := req.Address
+	if !addr.IsValid() {
+		addr = req.Client.Addr
+	}
+	return g.cfg.Verifier != nil && addr.IsValid() && g.cfg.Verifier.Verified(now, addr, domains)
 }
 
 // Upstream returns the name of the upstream of requests of a class; "" is the default upstream.

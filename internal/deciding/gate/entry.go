@@ -53,19 +53,15 @@ const (
 // DecideForGateway decides like Decide, for a gateway, which lets a request pass if it has no answer in time. A request
 // that would have to wait longer is denied. The deadline of ctx takes the place of gatewayWait.
 func (g *Gate) DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
-	return g.decideForGateway(ctx, now, req, false)
+	v := g.decideInTime(ctx, now, req, false)
+	return v.Verdict
 }
 
 // DecideKeysForGateway decides like DecideForGateway, for a request that is a part of another request, which has
 // charged the limits of their client: only limits of keys are charged. Blocks and exemptions of the client hold, and
 // the request is counted.
 func (g *Gate) DecideKeysForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
-	return g.decideForGateway(ctx, now, req, true)
-}
-
-func (g *Gate) decideForGateway(ctx context.Context, now time.Time, req *hottype.Request,
-	clientCharged bool) hottype.Verdict {
-	v := g.decideInTime(ctx, now, req, clientCharged)
+	v := g.decideInTime(ctx, now, req, true)
 	return v.Verdict
 }
 

@@ -147,3 +147,37 @@ func TestCheckRetryJitter(t *testing.T) {
 		}
 	}
 }
+
+// A stream opens before its query is known. It is counted only under rules whose keys have no parameter of the query,
+// and it is judged under all of them.
+func TestParamsUnknown_CountsKeysWithoutQueryAlone(t *testing.T) {
+	t.Parallel()
+	counted := &keysCounted{}
+	b := build(t, `
+rules:
+  - {name: named, match: {path: "/{method}"}, params: [id], continue: true, hot: {rate: 10}}
+  - {name: whole, match: {path: "/{method}"}, params: ["*"], continue: true, hot: {rate: 10}}
+  - {name: path, match: {path: "/{method}"}, params: [path.method], continue: true, hot: {rate: 10}}
+  - {name: field, match: {path: "/{method}"}, params: [header.X-Room], continue: true, hot: {rate: 10}}
+  - {name: one, match: {path: "/{method}"}, params: [], hot: {rate: 10}}
+overrides: [{key: named, action: block}]
+`, gate.Config{Counter: counted})
+	req := request("/Watch", "192.0.2.1")
+	req.ParamsUnknown = true
+	if v := b.Decide(t.Context(), b.now, req); v.Allowed || v.Reason != hottype.ReasonBlocked {
+		t.Errorf("a blocked stream: %+v", v)
+	}
+	if got, want := strings.Join(*counted, " "), "path?path.method=Watch field one"; got != want {
+		t.Errorf("an opening counts for %q, want %q", got, want)
+	}
+	*counted, req.ParamsUnknown = nil, false
+	b.Decide(t.Context(), b.now, req)
+	if got, want := strings.Join(*counted, " "), "named whole path?path.method=Watch field one"; got != want {
+		t.Errorf("a request counts for %q, want %q", got, want)
+	}
+}
+
+// keysCounted is a Counter that records the keys.
+type keysCounted []string
+
+func (k *keysCounted) AddFrom(key []byte, _, _ int64, _ hottype.Client) { *k = append(*k, string(key)) }

@@ -43,11 +43,7 @@ func (g *Gate) Passed(now time.Time, r PassedRequests) {
 // ChargeClient charges n requests that have passed to the windows of their client. The verdict denies the requests that
 // exceed the windows, and has the numbers of the tightest window.
 func (g *Gate) ChargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) hottype.Verdict {
-	v := g.chargeClient(ctx, now, client, n)
-	return v.Verdict
-}
-
-func (g *Gate) chargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) (v verdict.Verdict) {
+	var v verdict.Verdict
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.req, d.cost = g.cur.Load(), now, &hottype.Request{Client: client}, n
 	d.client, d.class, v.Allowed = d.st.set.IP.ClientOf(client), &d.st.defaultClass, true
@@ -57,5 +53,5 @@ func (g *Gate) chargeClient(ctx context.Context, now time.Time, client hottype.C
 		}
 	}
 	g.end(d)
-	return v
+	return v.Verdict
 }

@@ -86,20 +86,20 @@ func NewHTTPGate(cfg HTTPGateConfig) *HTTPGate {
 
 // Decide decides about a request of this client. A zero client stands for the client of the connection and the header,
 // and a cost of 0 for the Cost of the configuration. The body is not read.
-func (g *HTTPGate) Decide(r *http.Request, client hottype.Client, cost int64) (v verdict.Verdict) {
-	defer g.recoverTo(&v)
-	req := g.describe(r, client, cost)
-	v = g.cfg.Gate.Begin(r.Context(), g.cfg.Now(), req, true)
-	g.release(req)
-	return v
+func (g *HTTPGate) Decide(r *http.Request, client hottype.Client, cost int64) verdict.Verdict {
+	return g.begin(r, client, cost, false)
 }
 
 // DecideOpening is like Decide, for a stream that opens before its first message has come. Without a query its
 // parameters are unknown.
-func (g *HTTPGate) DecideOpening(r *http.Request, client hottype.Client, cost int64) (v verdict.Verdict) {
+func (g *HTTPGate) DecideOpening(r *http.Request, client hottype.Client, cost int64) verdict.Verdict {
+	return g.begin(r, client, cost, true)
+}
+
+func (g *HTTPGate) begin(r *http.Request, client hottype.Client, cost int64, opening bool) (v verdict.Verdict) {
 	defer g.recoverTo(&v)
 	req := g.describe(r, client, cost)
-	req.ParamsUnknown = !strings.Contains(req.Target, "?")
+	req.ParamsUnknown = opening && !strings.Contains(req.Target, "?")
 	v = g.cfg.Gate.Begin(r.Context(), g.cfg.Now(), req, true)
 	g.release(req)
 	return v

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,15 +48,22 @@ func TestClientOfACopy(t *testing.T) {
 		{trusting, "10.0.0.1, 2001:db8::7", " by 2001:db8::"},
 	} {
 		var got ledger
+		var recorded []string
+		record := func(of *rules.Set, m *rules.Match, second int64, target string) {
+			recorded = append(recorded, fmt.Sprint(of == set, " ", m.Rule.Name, " ", second, " ", target))
+		}
 		req := httptest.NewRequest(http.MethodGet, "/topic?id=1", nil) // from 192.0.2.1
 		if test.forwarded != "" {
 			req.Header.Set("X-Forwarded-For", test.forwarded)
 		}
 		New(func() *rules.Set { return set }, &got,
-			Options{Clients: test.clients, Now: func() time.Time { return time.Unix(7, 0) }}).
+			Options{Clients: test.clients, Record: record, Now: func() time.Time { return time.Unix(7, 0) }}).
 			ServeHTTP(httptest.NewRecorder(), req)
 		if want := "topic?id=1@7 x1" + test.by; len(got) != 1 || got[0] != want {
 			t.Errorf("%q: %v, want %s", test.forwarded, got, want)
+		}
+		if want := []string{"true topic 7 /topic?id=1"}; !slices.Equal(recorded, want) {
+			t.Errorf("%q: %q are recorded, want %q", test.forwarded, recorded, want)
 		}
 	}
 }
