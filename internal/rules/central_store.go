@@ -33,8 +33,9 @@ type Revision struct {
 	At      time.Time `json:"at"`
 	Author  string    `json:"author,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
-	// Text is the YAML, and Hash is its SHA-256. Lists of revisions leave the text out.
+	// Hash is the SHA-256 of Text.
 	Hash string `json:"hash"`
+	// Text is the YAML. Lists of revisions leave it out.
 	Text string `json:"text,omitempty"`
 }
 

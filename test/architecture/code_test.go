@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -149,6 +150,7 @@ func TestCodeOfDocumentsExists(t *testing.T) {
 		}
 		l.compileBlocks(t, doc, text)
 		l.findNames(t, doc, text)
+		l.findFiles(t, doc, text)
 	}
 	for file, f := range l.files {
 		l.comments(f, func(at token.Position, line string) {
@@ -156,7 +158,7 @@ func TestCodeOfDocumentsExists(t *testing.T) {
 				if ast.IsExported(name) && strings.HasSuffix(file, "_test.go") {
 					continue // the library has no types of tests
 				}
-				if !l.has(name) {
+				if !l.has(name) || !l.knows(f, name) {
 					t.Errorf("%s:%d: no code has %s", at.Filename, at.Line, name)
 				}
 			}
@@ -207,11 +209,13 @@ var others = []string{
 	"X",                           // a header field
 	"x.to_i",                      // Ruby
 	"RateLimiter", "getParameter", // Java
+	"v1", "otel", // services of examples, OpenTelemetry
 	"AbortSignal",   // JavaScript
 	"Pre", "RealIP", // echo and chi
 	"RemoveExtraSlash",                               // gin
 	"CaseSensitive", "StrictRouting", "UnescapePath", // fiber
-	"movingSum", // Graphite
+	"movingSum",                // Graphite
+	"reserveEarliestAvailable", // Guava
 }
 
 // findNames looks up the names in the code within the lines of a document.
@@ -238,6 +242,54 @@ func (l *library) findNames(t *testing.T, doc, text string) {
 	}
 }
 
+var (
+	// item separates paragraphs, rows and the items of lists.
+	item = regexp.MustCompile(`\n\s*\n|\n\||\n\s*(?:-|\d+\.) `)
+	// source is the path or the base name of a file of code.
+	source = regexp.MustCompile(`^(?:[\w-]+/)*[a-z][\w-]*\.(?:go|lua)$`)
+)
+
+// findFiles looks up the files of code that a document names. A base name alone belongs to a folder that the same
+// paragraph, row or item names, if there is one.
+func (l *library) findFiles(t *testing.T, doc, text string) {
+	t.Helper()
+	for _, part := range item.Split(block.ReplaceAllString(text, ""), -1) {
+		var files, folders []string
+		for _, code := range inline.FindAllString(part, -1) {
+			code = strings.Trim(code, "`")
+			if source.MatchString(code) {
+				if !strings.Contains(code, "NAME") { // a reader chooses it
+					files = append(files, code)
+				}
+				code = path.Dir(code)
+			}
+			if strings.Contains(code, "/") {
+				folders = append(folders, strings.TrimSuffix(code, "/"))
+			}
+		}
+		for _, file := range files {
+			if !l.holds(file, folders) {
+				t.Errorf("%s: there is no file %s in %q", doc, file, folders)
+			}
+		}
+	}
+}
+
+// holds reports whether a file of the repository ends with this path. A base name alone must lie in one of the folders
+// that exist, if any do.
+func (l *library) holds(file string, folders []string) bool {
+	found, inFolder, anyFolder := false, false, false
+	for name := range l.paths {
+		dir := "/" + path.Dir(name)
+		within := slices.ContainsFunc(folders, func(folder string) bool { return strings.HasSuffix(dir, "/"+folder) })
+		anyFolder = anyFolder || within
+		if name == file || strings.HasSuffix(name, "/"+file) {
+			found, inFolder = true, inFolder || within
+		}
+	}
+	return found && (inFolder || !anyFolder || strings.Contains(file, "/"))
+}
+
 // has reports whether a chain of names exists, such as a package, a type and a method. The last name behind a variable,
 // or behind a third-party package, has to occur anywhere in the code.
 func (l *library) has(name string) bool {
@@ -254,6 +306,13 @@ func (l *library) has(name string) bool {
 		}
 	}
 	return slices.ContainsFunc(packages, func(p *types.Package) bool { return memberOf(p, chain) })
+}
+
+// knows reports whether the first name of a chain is a package, or a name that the code of the file's package uses.
+func (l *library) knows(f *ast.File, name string) bool {
+	first, _, _ := strings.Cut(name, ".")
+	return ast.IsExported(first) || l.byName[first] != nil || l.packages[first] != nil || slices.Contains(others, first) ||
+		slices.Contains(others, name) || l.used[strings.TrimSuffix(f.Name.Name, "_test")][first]
 }
 
 // memberOf reports whether a package declares the first name, and each one the next as a field or method.

@@ -23,9 +23,11 @@ type sources struct {
 	files    map[string]*ast.File // by path from the root
 	fset     *token.FileSet
 	packages map[string]map[string]bool // package name -> names declared at its top level
+	used     map[string]map[string]bool // package name -> every identifier of its files
 	names    map[string]bool            // every identifier of the code
 	words    map[string]bool            // every word of literals, scripts, configurations and the page of settings
 	bases    map[string]bool            // base names of all files, of any kind
+	paths    map[string]bool            // files of Go and Lua, by path from the root
 }
 
 // readSources returns the Go files of all modules, which are parsed once.
@@ -42,7 +44,8 @@ var parsed = sync.OnceValues(parseSources)
 
 func parseSources() (*sources, error) {
 	s := &sources{files: map[string]*ast.File{}, fset: token.NewFileSet(), packages: map[string]map[string]bool{},
-		names: map[string]bool{}, words: map[string]bool{}, bases: map[string]bool{}}
+		used: map[string]map[string]bool{}, names: map[string]bool{}, words: map[string]bool{}, bases: map[string]bool{},
+		paths: map[string]bool{}}
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -55,6 +58,9 @@ func parseSources() (*sources, error) {
 		}
 		s.bases[d.Name()] = true
 		ext := path.Ext(name)
+		if ext == ".go" || ext == ".lua" {
+			s.paths[name] = true
+		}
 		if ext == ".js" || ext == ".lua" || ext != ".md" && strings.HasPrefix(name, "deploy/") || name == settingsPage {
 			text, err := os.ReadFile(filepath.Join(root, name))
 			s.addWords(string(text))
@@ -82,7 +88,7 @@ func (s *sources) add(name string, f *ast.File) {
 	s.files[name] = f
 	pkg := strings.TrimSuffix(f.Name.Name, "_test")
 	if s.packages[pkg] == nil {
-		s.packages[pkg] = map[string]bool{}
+		s.packages[pkg], s.used[pkg] = map[string]bool{}, map[string]bool{}
 	}
 	for _, d := range f.Decls {
 		for _, id := range declared(d) {
@@ -92,7 +98,7 @@ func (s *sources) add(name string, f *ast.File) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.Ident:
-			s.names[n.Name] = true
+			s.names[n.Name], s.used[pkg][n.Name] = true, true
 		case *ast.BasicLit:
 			s.addWords(n.Value)
 		}
@@ -153,6 +159,10 @@ var (
 	quoted = regexp.MustCompile("`([A-Za-z]+[a-z][A-Z]\\w*)(?:\\(\\))?`")
 	// linked is a link of a comment to a name of its package.
 	linked = regexp.MustCompile(`\[\*?([A-Z]\w*[a-z]\w*)(?:\.\w+)*\](?:[^(\[:]|$)`)
+	// inner is a word with a capital inside that begins with a small letter, so that it is no word of English.
+	inner = regexp.MustCompile(`(?:^|[^\w/"%.\\|-])([a-z]+[A-Z]\w*)\b`)
+	// member is a private method or field behind a name.
+	member = regexp.MustCompile(`\b([A-Za-z]\w*)\.([a-z]\w*)\b`)
 	// fileName is a source file's name.
 	fileName = regexp.MustCompile(`\b([\w-]+/)*[\w-]+\.(go|lua)\b`)
 )
@@ -162,14 +172,25 @@ func TestNamesInCommentsExist(t *testing.T) {
 	t.Parallel()
 	s := readSources(t)
 	for _, f := range s.files {
+		pkg := strings.TrimSuffix(f.Name.Name, "_test")
 		s.comments(f, func(at token.Position, line string) {
+			for _, m := range inner.FindAllStringSubmatch(line, -1) {
+				if !s.names[m[1]] && !s.words[m[1]] && !slices.Contains(others, m[1]) {
+					t.Errorf("%s:%d: no code has the name %s", at.Filename, at.Line, m[1])
+				}
+			}
+			for _, m := range member.FindAllStringSubmatch(line, -1) {
+				if s.packages[pkg][m[1]] && !s.used[pkg][m[2]] && !s.bases[m[0]] && !s.words[m[2]] {
+					t.Errorf("%s:%d: package %s has no %s", at.Filename, at.Line, pkg, m[0])
+				}
+			}
 			for _, m := range quoted.FindAllStringSubmatch(line, -1) {
 				if !s.names[m[1]] {
 					t.Errorf("%s:%d: no code has the name %s", at.Filename, at.Line, m[1])
 				}
 			}
 			for _, m := range linked.FindAllStringSubmatch(line, -1) {
-				if !s.packages[strings.TrimSuffix(f.Name.Name, "_test")][m[1]] {
+				if !s.packages[pkg][m[1]] {
 					t.Errorf("%s:%d: package %s has no %s", at.Filename, at.Line, f.Name, m[1])
 				}
 			}
@@ -193,8 +214,9 @@ func TestNamesInCommentsExist(t *testing.T) {
 }
 
 // TestDocCommentsBeginWithTheName checks that the comments of functions, methods and types begin with the names of
-// their subjects, since a rename leaves comments behind. Tests are named by the law that they show, and their comments
-// are free.
+// their subjects, since a rename leaves comments behind. The comment of a field, a constant or a variable need not begin
+// with a name, but if it does, then with its own. Tests are named by the law that they show, and their comments are
+// free.
 func TestDocCommentsBeginWithTheName(t *testing.T) {
 	t.Parallel()
 	s := readSources(t)
@@ -202,25 +224,47 @@ func TestDocCommentsBeginWithTheName(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		for _, d := range f.Decls {
-			switch d := d.(type) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
 			case *ast.FuncDecl:
-				s.checkDoc(t, d.Name, d.Doc)
+				s.checkDoc(t, n.Name, n.Doc)
 			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					ts, ok := spec.(*ast.TypeSpec)
-					if !ok {
-						continue
+				for _, spec := range n.Specs {
+					if ts, ok := spec.(*ast.TypeSpec); ok {
+						doc := ts.Doc
+						if doc == nil && len(n.Specs) == 1 {
+							doc = n.Doc
+						}
+						s.checkDoc(t, ts.Name, doc)
 					}
-					doc := ts.Doc
-					if doc == nil && len(d.Specs) == 1 {
-						doc = d.Doc
-					}
-					s.checkDoc(t, ts.Name, doc)
 				}
+			case *ast.Field:
+				s.checkSubject(t, n.Names, n.Doc)
+			case *ast.ValueSpec:
+				s.checkSubject(t, n.Names, n.Doc)
 			}
+			return true
+		})
+	}
+}
+
+// subject is the first word of a comment that may begin with a name.
+var subject = regexp.MustCompile(`^(\w+) (?:is|are|was|has|holds?|bounds?|counts?|names?|records?|returns?|reports?) `)
+
+// checkSubject checks the comment of fields, constants or variables that are declared together.
+func (s *sources) checkSubject(t *testing.T, ids []*ast.Ident, doc *ast.CommentGroup) {
+	t.Helper()
+	m := subject.FindStringSubmatch(doc.Text())
+	if m == nil || len(ids) == 0 || !s.names[m[1]] || slices.Contains([]string{"What", "Where", "How"}, m[1]) ||
+		strings.ToUpper(m[1]) == m[1] {
+		return
+	}
+	for _, id := range ids {
+		if id.Name == m[1] {
+			return
 		}
 	}
+	t.Errorf("%s: the comment of %s begins with %q", s.fset.Position(ids[0].Pos()), ids[0].Name, m[1])
 }
 
 func (s *sources) checkDoc(t *testing.T, id *ast.Ident, doc *ast.CommentGroup) {
