@@ -44,9 +44,9 @@ type Gate interface {
 
 // Decider answers POST /v1/decide. Any number of goroutines may use it.
 type Decider struct {
-	gate     Gate
-	works    sync.Pool // of *work
-	releases *releases
+	gate        Gate
+	scratchPool sync.Pool // of *scratch
+	releases    *releases
 
 	checks, denied, rejected atomic.Uint64
 }
@@ -64,7 +64,7 @@ func Decide(gate Gate) *Decider {
 		panic("decisionapi: Decide: no gate")
 	}
 	d := &Decider{releases: newReleases(), gate: gate}
-	d.works.New = func() any { return new(scratch) }
+	d.scratchPool.New = func() any { return new(scratch) }
 	return d
 }
 
@@ -93,19 +93,19 @@ const keepBody = 1 << 18
 
 func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fault := hottype.InvalidTargetReason(r.Method, r.RequestURI); fault != "" {
-		d.reject(w, http.StatusBadRequest, "The request target has "+fault+".")
+		d.rejectCall(w, http.StatusBadRequest, "The request target has "+fault+".")
 		return
 	}
-	k := d.works.Get().(*scratch)
-	defer d.release(k)
-	if !d.read(w, r, &k.body, maxBody) {
+	k := d.scratchPool.Get().(*scratch)
+	defer d.releaseScratch(k)
+	if !d.readBody(w, r, &k.body, maxBody) {
 		return
 	}
 	dec := decoder{s: k.body.String(), checks: k.checks[:0], pairs: k.pairs[:0]}
 	batch, err := dec.decode()
 	k.checks, k.pairs = dec.checks, dec.pairs
 	if err != nil {
-		d.reject(w, http.StatusBadRequest, err.Error())
+		d.rejectCall(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	if batch {
@@ -115,16 +115,16 @@ func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.answerOne(w, r, k)
 }
 
-func (d *Decider) reject(w http.ResponseWriter, status int, detail string) {
+func (d *Decider) rejectCall(w http.ResponseWriter, status int, detail string) {
 	d.rejected.Add(1)
 	httplimit.WriteProblem(w, status, detail)
 }
 
-// read reads the body of a POST, or answers with the reason why it cannot.
-func (d *Decider) read(w http.ResponseWriter, r *http.Request, body *bytes.Buffer, most int64) (ok bool) {
+// readBody reads the body of a POST, or responds with the reason why it cannot.
+func (d *Decider) readBody(w http.ResponseWriter, r *http.Request, body *bytes.Buffer, most int64) (ok bool) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		d.reject(w, http.StatusMethodNotAllowed, "Ask with POST.")
+		d.rejectCall(w, http.StatusMethodNotAllowed, "Ask with POST.")
 		return false
 	}
 	body.Reset()
@@ -133,30 +133,30 @@ func (d *Decider) read(w http.ResponseWriter, r *http.Request, body *bytes.Buffe
 	case err == nil:
 		return true
 	case errors.As(err, new(*http.MaxBytesError)):
-		d.reject(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is longer than %d bytes.", most))
+		d.rejectCall(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is longer than %d bytes.", most))
 	case errors.Is(err, httplimit.ErrSlowBody):
-		d.reject(w, http.StatusRequestTimeout, "The body came too slowly.")
+		d.rejectCall(w, http.StatusRequestTimeout, "The body came too slowly.")
 	default:
-		d.reject(w, http.StatusBadRequest, "The body ended early.")
+		d.rejectCall(w, http.StatusBadRequest, "The body ended early.")
 	}
 	return false
 }
 
-// release returns the memory to the pool, unless a huge call has made it huge.
-func (d *Decider) release(k *scratch) {
+// releaseScratch returns the memory to the pool, unless a huge call has made it huge.
+func (d *Decider) releaseScratch(k *scratch) {
 	if k.body.Cap() > keepBody || cap(k.out) > 2*keepBody {
 		return
 	}
 	clear(k.checks)
 	clear(k.pairs)
 	k.req, k.header = hottype.Request{}, nil
-	d.works.Put(k)
+	d.scratchPool.Put(k)
 }
 
 func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *scratch) {
-	v := d.ask(r, k, 0)
+	v := d.decideCheck(r, k, 0)
 	k.out = append(d.appendVerdict(k.out[:0], &v), '\n')
-	write(w, k.out)
+	writeJSON(w, k.out)
 }
 
 // answerAll decides the checks one after the other, so that the response depends on their order alone. It stops when
@@ -170,14 +170,14 @@ func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *scratch) 
 		if i > 0 {
 			k.out = append(k.out, ',')
 		}
-		v := d.ask(r, k, i)
+		v := d.decideCheck(r, k, i)
 		k.out = d.appendVerdict(k.out, &v)
 	}
 	k.out = append(k.out, ']', '\n')
-	write(w, k.out)
+	writeJSON(w, k.out)
 }
 
-func (d *Decider) ask(r *http.Request, k *scratch, i int) verdict.Verdict {
+func (d *Decider) decideCheck(r *http.Request, k *scratch, i int) verdict.Verdict {
 	c := &k.checks[i]
 	k.header = k.pairs[c.from:c.to]
 	k.req = hottype.Request{
@@ -194,7 +194,7 @@ func (d *Decider) ask(r *http.Request, k *scratch, i int) verdict.Verdict {
 	return v
 }
 
-func write(w http.ResponseWriter, body []byte) {
+func writeJSON(w http.ResponseWriter, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = []string{"application/json"}
 	h["Cache-Control"] = []string{"no-store"}
@@ -226,7 +226,7 @@ func (d *Decider) appendVerdict(b []byte, v *verdict.Verdict) []byte {
 		b = httplimit.AppendJSONString(append(b, `,"upstream":`...), v.Upstream)
 	}
 	if v.Lease != nil || v.Refund != nil {
-		b = httplimit.AppendJSONString(append(b, `,"release":`...), d.releases.write(v))
+		b = httplimit.AppendJSONString(append(b, `,"release":`...), d.releases.writeToken(v))
 	}
 	if v.Wait > 0 {
 		b = strconv.AppendInt(append(b, `,"wait_ms":`...), httplimit.Millis(v.Wait), 10)

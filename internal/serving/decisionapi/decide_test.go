@@ -49,7 +49,7 @@ const allowedBody = `{"allowed":true,"reason":"hot","rule":"topic","key":"GET / 
 const deniedBody = `{"allowed":false,"reason":"hot","rule":"topic","key":"PUT x/a 1.2.3.4  10","limit":9,"remaining":3,` +
 	`"retry_after_ms":-1,"reset_after_ms":3,"mode":"enforce"}`
 
-func TestDecide(t *testing.T) {
+func TestDecider_AnswersWithVerdicts(t *testing.T) {
 	t.Parallel()
 	one := `{"uri":"/","cost":5,"headers":{"user-agent":"bot"}}`
 	two := `{"method":"PUT","host":"x","uri":"/a","ip":"1.2.3.4:5","cost":10}`
@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestRejected(t *testing.T) {
+func TestDecider_RejectsWrongCalls(t *testing.T) {
 	t.Parallel()
 	big := `{"uri":"/` + strings.Repeat("a", 1<<20) + `"}`
 	for name, tc := range map[string]struct {
@@ -109,7 +109,7 @@ func TestRejected(t *testing.T) {
 }
 
 // A batch stops soon after its caller has left.
-func TestAbandonedBatchStops(t *testing.T) {
+func TestDecider_StopsAbandonedBatches(t *testing.T) {
 	t.Parallel()
 	d := decisionapi.Decide(echo{})
 	ctx, cancel := context.WithCancel(t.Context())

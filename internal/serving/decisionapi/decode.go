@@ -33,9 +33,9 @@ type decoder struct {
 func (d *decoder) decode() (batch bool, err error) {
 	switch d.peek() {
 	case '{':
-		err = d.check()
+		err = d.readCheck()
 	case '[':
-		batch, err = true, d.array(d.element)
+		batch, err = true, d.readArray(d.readBatchCheck)
 	default:
 		return false, d.errorf("want a check (an object) or an array of checks")
 	}
@@ -45,8 +45,8 @@ func (d *decoder) decode() (batch bool, err error) {
 	return batch, err
 }
 
-// array reads an array; element reads each of its values.
-func (d *decoder) array(element func() error) error {
+// readArray reads an array; element reads each of its values.
+func (d *decoder) readArray(element func() error) error {
 	d.i++
 	if d.peek() == ']' {
 		d.i++
@@ -62,22 +62,22 @@ func (d *decoder) array(element func() error) error {
 	}
 }
 
-// element reads a check of a batch.
-func (d *decoder) element() error {
+// readBatchCheck reads a check of a batch.
+func (d *decoder) readBatchCheck() error {
 	if len(d.checks) == maxBatch {
 		return d.errorf("more than %d checks", maxBatch)
 	}
-	if err := d.check(); err != nil {
+	if err := d.readCheck(); err != nil {
 		return fmt.Errorf("check %d: %w", len(d.checks), err)
 	}
 	return nil
 }
 
-// check reads one check and appends it.
-func (d *decoder) check() error {
+// readCheck reads one check and appends it.
+func (d *decoder) readCheck() error {
 	c := check{method: "GET", from: len(d.pairs), to: len(d.pairs)}
 	var seen uint8
-	if err := d.object(func(name string) error { return d.field(&c, name, &seen) }); err != nil {
+	if err := d.readObject(func(name string) error { return d.readField(&c, name, &seen) }); err != nil {
 		return err
 	}
 	if c.uri == "" {
@@ -90,35 +90,35 @@ func (d *decoder) check() error {
 // fields are the names of a check's fields. seen has a bit for each that was present.
 var fields = []string{"method", "uri", "host", "ip", "cost", "headers", "in_flight"}
 
-func (d *decoder) field(c *check, name string, seen *uint8) (err error) {
+func (d *decoder) readField(c *check, name string, seen *uint8) (err error) {
 	i := slices.Index(fields, name)
 	switch {
 	case i < 0:
-		return d.errorf("unknown field %q", clip(name))
+		return d.errorf("unknown field %q", clipText(name))
 	case *seen&(1<<i) != 0:
 		return d.errorf("field %q is there twice", name)
 	}
 	*seen |= 1 << i
 	switch name {
 	case "method":
-		c.method, err = d.str(name)
+		c.method, err = d.readString(name)
 	case "uri":
-		c.uri, err = d.str(name)
+		c.uri, err = d.readString(name)
 	case "host":
-		c.host, err = d.str(name)
+		c.host, err = d.readString(name)
 	case "ip":
-		c.ip, err = d.str(name)
+		c.ip, err = d.readString(name)
 	case "cost":
-		c.cost, err = d.cost()
+		c.cost, err = d.readCost()
 	case "headers":
-		err = d.headers(c)
+		err = d.readHeaders(c)
 	case "in_flight":
-		c.holds, err = d.boolean()
+		c.holds, err = d.readInFlight()
 	}
 	return err
 }
 
-func (d *decoder) boolean() (bool, error) {
+func (d *decoder) readInFlight() (bool, error) {
 	d.peek()
 	for _, word := range []string{"true", "false"} {
 		if strings.HasPrefix(d.s[d.i:], word) {
@@ -129,26 +129,26 @@ func (d *decoder) boolean() (bool, error) {
 	return false, d.errorf(`field "in_flight" is true or false`)
 }
 
-func (d *decoder) headers(c *check) error {
-	err := d.object(func(name string) error {
-		if line := func() error { return d.line(name) }; d.peek() == '[' {
-			return d.array(line)
+func (d *decoder) readHeaders(c *check) error {
+	err := d.readObject(func(name string) error {
+		if line := func() error { return d.readHeaderValue(name) }; d.peek() == '[' {
+			return d.readArray(line)
 		}
-		return d.line(name)
+		return d.readHeaderValue(name)
 	})
 	c.to = len(d.pairs)
 	return err
 }
 
-// line reads one value of a header field.
-func (d *decoder) line(name string) error {
-	value, err := d.str(`a value of "headers"`)
+// readHeaderValue reads one value of a header field.
+func (d *decoder) readHeaderValue(name string) error {
+	value, err := d.readString(`a value of "headers"`)
 	d.pairs = append(d.pairs, httplimit.HeaderField{Name: name, Value: value})
 	return err
 }
 
-// object reads an object; member reads the value of each name in it.
-func (d *decoder) object(member func(name string) error) error {
+// readObject reads an object; member reads the value of each name in it.
+func (d *decoder) readObject(member func(name string) error) error {
 	if d.peek() != '{' {
 		return d.errorf("want an object")
 	}
@@ -158,7 +158,7 @@ func (d *decoder) object(member func(name string) error) error {
 		return nil
 	}
 	for {
-		name, err := d.name()
+		name, err := d.readName()
 		if err == nil {
 			err = member(name)
 		}
@@ -171,9 +171,9 @@ func (d *decoder) object(member func(name string) error) error {
 	}
 }
 
-// name reads the name of a field and its colon.
-func (d *decoder) name() (string, error) {
-	name, err := d.str("the name of a field")
+// readName reads the name of a field and its colon.
+func (d *decoder) readName() (string, error) {
+	name, err := d.readString("the name of a field")
 	if err == nil && d.peek() != ':' {
 		err = d.errorf("want a colon")
 	}
@@ -194,8 +194,8 @@ func (d *decoder) next(end byte) (more bool, err error) {
 	return false, d.errorf("want a comma or %q", end)
 }
 
-// cost reads an integer in 0..maxCost. 0 means 1, as does a missing cost.
-func (d *decoder) cost() (int64, error) {
+// readCost reads an integer in 0..maxCost. 0 means 1, as does a missing cost.
+func (d *decoder) readCost() (int64, error) {
 	d.peek()
 	start := d.i
 	for d.i < len(d.s) && strings.IndexByte("+-.0123456789Ee", d.s[d.i]) >= 0 {
@@ -227,8 +227,8 @@ func (d *decoder) errorf(format string, args ...any) error {
 	return fmt.Errorf("byte %d: "+format, append([]any{d.i}, args...)...)
 }
 
-// clip shortens a text, so that an error stays short for any body.
-func clip(s string) string {
+// clipText shortens a text, so that an error stays short for any body.
+func clipText(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"
 	}

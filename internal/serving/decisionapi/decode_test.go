@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-func TestDecodeErrors(t *testing.T) {
+func TestDecode_RejectsWrongTexts(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		``:                                    `byte 0: want a check`,
@@ -63,7 +63,7 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-func TestDecodeStrings(t *testing.T) {
+func TestDecode_ReadsEscapedStrings(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		`/plain`: "/plain", `/ü中`: "/ü中", `\/a\\b\"c`: `/a\b"c`, `\b\f\n\r\t`: "\b\f\n\r\t",
@@ -143,7 +143,7 @@ func TestDecode_ReadsEachLineOfAHeader(t *testing.T) {
 	}
 }
 
-func TestHeaderIgnoresCase(t *testing.T) {
+func TestHeaders_GetIgnoresCase(t *testing.T) {
 	t.Parallel()
 	h := httplimit.Headers{{Name: "user-AGENT", Value: "bot"}, {Name: "User-Agent", Value: "second"}}
 	if h.Get("User-Agent") != "bot" || h.Get("Accept") != "" {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// str reads a string. A string without escapes is a part of the body, so it allocates nothing.
-func (d *decoder) str(what string) (string, error) {
+// readString reads a string. A string without escapes is a part of the body, so it allocates nothing.
+func (d *decoder) readString(what string) (string, error) {
 	if d.peek() != '"' {
 		return "", d.errorf("%s must be a string", what)
 	}
@@ -38,18 +38,18 @@ func (d *decoder) str(what string) (string, error) {
 			d.i++
 			return s, nil
 		}
-		if before, ok = d.escape(append(before, s...)); !ok {
+		if before, ok = d.readEscape(append(before, s...)); !ok {
 			return "", d.errorf("%s has a bad escape", what)
 		}
 	}
 }
 
-// escape reads one escape and appends the text that it stands for. Half of a pair of \uXXXX stands for nothing and is
-// an error.
-func (d *decoder) escape(b []byte) ([]byte, bool) {
-	if r, ok := d.hex4(); ok {
+// readEscape reads one escape and appends the text that it stands for. Half of a pair of \uXXXX stands for nothing and
+// is an error.
+func (d *decoder) readEscape(b []byte) ([]byte, bool) {
+	if r, ok := d.readHexEscape(); ok {
 		if utf16.IsSurrogate(r) {
-			low, _ := d.hex4()
+			low, _ := d.readHexEscape()
 			r = utf16.DecodeRune(r, low)
 			ok = r != utf8.RuneError
 		}
@@ -66,8 +66,8 @@ func (d *decoder) escape(b []byte) ([]byte, bool) {
 	return append(b, "\"\\/\b\f\n\r\t"[i]), true
 }
 
-// hex4 reads \uXXXX.
-func (d *decoder) hex4() (rune, bool) {
+// readHexEscape reads \uXXXX.
+func (d *decoder) readHexEscape() (rune, bool) {
 	if len(d.s)-d.i < 6 || d.s[d.i:d.i+2] != `\u` {
 		return 0, false
 	}

@@ -47,12 +47,12 @@ func (o *outcome) check() string {
 // upstreams that no limit follows are ignored.
 func (d *Decider) Outcomes(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
-	if !d.read(w, r, &body, maxOutcomesBytes) {
+	if !d.readBody(w, r, &body, maxOutcomesBytes) {
 		return
 	}
 	list, err := readOutcomes(body.Bytes())
 	if err != nil {
-		d.reject(w, http.StatusBadRequest, err.Error())
+		d.rejectCall(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	taken := 0
@@ -61,7 +61,7 @@ func (d *Decider) Outcomes(w http.ResponseWriter, r *http.Request) {
 			taken++
 		}
 	}
-	write(w, append(strconv.AppendInt([]byte(`{"taken":`), int64(taken), 10), "}\n"...))
+	writeJSON(w, append(strconv.AppendInt([]byte(`{"taken":`), int64(taken), 10), "}\n"...))
 }
 
 func readOutcomes(body []byte) ([]outcome, error) {

@@ -22,7 +22,7 @@ func (g *told) RecordOutcomes(_ time.Time, upstream string, took time.Duration, 
 	return upstream == "default"
 }
 
-func TestOutcomes(t *testing.T) {
+func TestOutcomes_RecordsOrRejectsAList(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		body   string

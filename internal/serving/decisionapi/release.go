@@ -57,29 +57,29 @@ func newReleases() *releases {
 func (d *Decider) SetSecrets(secrets []string) {
 	keys := make([][]byte, len(secrets))
 	for i, secret := range secrets {
-		keys[i] = sign([]byte(secret), []byte("hotparam release token"))
+		keys[i] = signText([]byte(secret), []byte("hotparam release token"))
 	}
 	d.releases.keys.Store(&keys)
 }
 
-func sign(key, text []byte) []byte {
+func signText(key, text []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write(text)
 	return h.Sum(nil)
 }
 
-func (r *releases) write(v *verdict.Verdict) string {
+func (r *releases) writeToken(v *verdict.Verdict) string {
 	text, err := json.Marshal(releaseToken{v.Lease, v.Refund, r.issuer, r.number.Add(1)})
 	if err != nil {
 		panic(fmt.Sprintf("decisionapi: a lease is no JSON: %v", err)) // it has strings, numbers and booleans only
 	}
-	return base64.RawURLEncoding.EncodeToString(append(sign((*r.keys.Load())[0], text), text...))
+	return base64.RawURLEncoding.EncodeToString(append(signText((*r.keys.Load())[0], text), text...))
 }
 
-func (r *releases) read(token string) (*releaseToken, error) {
+func (r *releases) readToken(token string) (*releaseToken, error) {
 	signed, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(signed) < sha256.Size || !slices.ContainsFunc(*r.keys.Load(), func(key []byte) bool {
-		return hmac.Equal(signed[:sha256.Size], sign(key, signed[sha256.Size:]))
+		return hmac.Equal(signed[:sha256.Size], signText(key, signed[sha256.Size:]))
 	}) {
 		return nil, errors.New("no token of this key")
 	}
@@ -106,8 +106,8 @@ type issuedNumbers struct {
 	used    [usedWindow / 64]uint64
 }
 
-// use records the use of a number, and reports whether it is the first.
-func (u *usedNumbers) use(issuer, number uint64) bool {
+// recordUse records the use of a number, and reports whether it is the first.
+func (u *usedNumbers) recordUse(issuer, number uint64) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n := u.issuers[issuer]
@@ -148,31 +148,31 @@ func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
 		Status  int
 	}
 	var body bytes.Buffer
-	if !d.read(w, r, &body, maxReleaseBytes) {
+	if !d.readBody(w, r, &body, maxReleaseBytes) {
 		return
 	}
 	if err := json.Unmarshal(body.Bytes(), &question); err != nil {
-		d.reject(w, http.StatusBadRequest, `Want {"release":"TOKEN","status":200}; status may be absent.`)
+		d.rejectCall(w, http.StatusBadRequest, `Want {"release":"TOKEN","status":200}; status may be absent.`)
 		return
 	}
-	t, err := d.releases.read(question.Release)
+	t, err := d.releases.readToken(question.Release)
 	if err != nil {
-		d.reject(w, http.StatusBadRequest,
+		d.rejectCall(w, http.StatusBadRequest,
 			`Field "release" is not what /v1/decide said; limiters take those of each other if decide.token is the same.`)
 		return
 	}
 	if question.Status != 0 && (question.Status < 200 || question.Status > 599) {
-		d.reject(w, http.StatusBadRequest, `Field "status" is no status of an answer: want 200 to 599.`)
+		d.rejectCall(w, http.StatusBadRequest, `Field "status" is no status of an answer: want 200 to 599.`)
 		return
 	}
 	first := false
 	if t.Lease != nil {
 		first = d.gate.Release(time.Now(), t.Lease)
 	} else {
-		first = d.releases.used.use(t.Issuer, t.Number)
+		first = d.releases.used.recordUse(t.Issuer, t.Number)
 	}
 	if t.Refund != nil && first {
 		d.gate.Refund(time.Now(), t.Refund, question.Status)
 	}
-	write(w, append(strconv.AppendBool([]byte(`{"released":`), first), "}\n"...))
+	writeJSON(w, append(strconv.AppendBool([]byte(`{"released":`), first), "}\n"...))
 }

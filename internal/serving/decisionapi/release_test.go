@@ -16,7 +16,7 @@ import (
 )
 
 // A check with in_flight holds a slot until its token is released; a token cannot be guessed.
-func TestReleaseGivesThePlaceBack(t *testing.T) {
+func TestRelease_ReturnsTheSlot(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte("ip: {in_flight: {limit: 1, lease: 1h}}"))
 	if err != nil {
@@ -42,7 +42,7 @@ func TestReleaseGivesThePlaceBack(t *testing.T) {
 		body, want string
 		status     int
 	}{
-		{`{"release":"` + another.releases.write(&verdict.Verdict{Lease: &verdict.Lease{ID: "A"}}) + `"}`,
+		{`{"release":"` + another.releases.writeToken(&verdict.Verdict{Lease: &verdict.Lease{ID: "A"}}) + `"}`,
 			"is not what /v1/decide", http.StatusBadRequest},
 		{`{"release":"` + first.Release[:60] + "!" + first.Release[61:] + `"}`, "is not what", http.StatusBadRequest},
 		{`{"release":"` + first.Release + `AAAA"}`, "is not what", http.StatusBadRequest},
@@ -74,7 +74,7 @@ func TestReleaseGivesThePlaceBack(t *testing.T) {
 }
 
 // A release with a status refunds the request's charge to its key's limit.
-func TestReleaseWithAStatus(t *testing.T) {
+func TestRelease_RefundsByStatus(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte(`
 rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1, refund_status: [304]}}]
@@ -113,7 +113,7 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 1}]
 }
 
 // A token refunds once, and exactly the signed charges, at any limiter.
-func TestRefundOnce(t *testing.T) {
+func TestRelease_RefundsOnce(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte(`
 rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1, refund_status: [304]}}]
@@ -174,8 +174,8 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 2}]
 	}
 }
 
-// Against a set of all numbers.
-func TestUsedNumbers(t *testing.T) {
+// usedNumbers agrees with a set of all used numbers.
+func TestUsedNumbers_FindRepeatedUses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var u usedNumbers
@@ -189,7 +189,7 @@ func TestUsedNumbers(t *testing.T) {
 			}
 			highest[issuer] = max(highest[issuer], number)
 			want := !seen[[2]uint64{issuer, number}] && highest[issuer]-number < usedWindow
-			if got := u.use(issuer, number); got != want {
+			if got := u.recordUse(issuer, number); got != want {
 				t.Fatalf("number %d of issuer %d, the highest is %d: %v", number, issuer, highest[issuer], got)
 			}
 			seen[[2]uint64{issuer, number}] = true
@@ -197,7 +197,7 @@ func TestUsedNumbers(t *testing.T) {
 	})
 	var u usedNumbers
 	for issuer := range uint64(100) {
-		if !u.use(issuer, 7) || u.use(issuer, 7) || len(u.issuers) > maxIssuers {
+		if !u.recordUse(issuer, 7) || u.recordUse(issuer, 7) || len(u.issuers) > maxIssuers {
 			t.Fatalf("issuer %d: %d remembered", issuer, len(u.issuers))
 		}
 	}

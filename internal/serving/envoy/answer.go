@@ -24,8 +24,8 @@ func (r *denyResponse) Header() http.Header         { return r.header }
 func (r *denyResponse) WriteHeader(status int)      { r.status = status }
 func (r *denyResponse) Write(b []byte) (int, error) { return r.body.Write(b) }
 
-// record returns the denial of v in the form of all listeners, for a client that accepts these media types.
-func (s *Server) record(v *hottype.Verdict, method string, accept []string) *denyResponse {
+// recordDenial returns the denial of v in the form of all listeners, for a client that accepts these media types.
+func (s *Server) recordDenial(v *hottype.Verdict, method string, accept []string) *denyResponse {
 	r := &denyResponse{header: http.Header{}}
 	s.cfg.Answers.WriteDenied(r, method, accept, v)
 	return r
@@ -41,30 +41,31 @@ const (
 	overwriteIfExistsOrAdd = 2 // HeaderValueOption.HeaderAppendAction
 )
 
-// checked returns the response of the authorization service, envoy.service.auth.v3.CheckResponse.
-func (s *Server) checked(in *checkRequest, v *hottype.Verdict) encoded {
+// checkResponse returns the response of the authorization service, envoy.service.auth.v3.CheckResponse.
+func (s *Server) checkResponse(in *checkRequest, v *hottype.Verdict) encoded {
 	b := make(encoded, 0, answerSize)
 	if v.Allowed {
 		h := http.Header{}
 		s.cfg.Answers.SetLimits(h, v)
-		b = b.message(1, func(b encoded) encoded { return b }) // status: OK
-		b = b.message(3, func(b encoded) encoded { return b.headerOptions(6, h) })
-		return b.metadata(4, v)
+		b = b.appendMessage(1, func(b encoded) encoded { return b }) // status: OK
+		b = b.appendMessage(3, func(b encoded) encoded { return b.appendHeaderOptions(6, h) })
+		return b.appendMetadata(4, v)
 	}
-	r := s.record(v, in.method, in.headers.Values("Accept"))
-	b = b.message(1, func(b encoded) encoded {
-		return b.number(1, uint64(codes.ResourceExhausted)).text(2, v.Reason.String())
+	r := s.recordDenial(v, in.method, in.headers.Values("Accept"))
+	b = b.appendMessage(1, func(b encoded) encoded {
+		return b.appendNumber(1, uint64(codes.ResourceExhausted)).appendText(2, v.Reason.String())
 	})
-	b = b.message(2, func(b encoded) encoded {
-		b = b.message(1, func(b encoded) encoded { return b.number(1, uint64(r.status)) })
-		return b.headerOptions(2, r.header).text(3, r.body.String())
+	b = b.appendMessage(2, func(b encoded) encoded {
+		b = b.appendMessage(1, func(b encoded) encoded { return b.appendNumber(1, uint64(r.status)) })
+		return b.appendHeaderOptions(2, r.header).appendText(3, r.body.String())
 	})
-	return b.metadata(4, v)
+	return b.appendMetadata(4, v)
 }
 
-// limited returns the response of the rate limit service, envoy.service.ratelimit.v3.RateLimitResponse: the code of
-// each descriptor, in their order, and the headers for the client, which describe the denial, or else the first limit.
-func (s *Server) limited(verdicts []*hottype.Verdict) encoded {
+// rateLimitResponse returns the response of the rate limit service, envoy.service.ratelimit.v3.RateLimitResponse: the
+// code of each descriptor, in their order, and the headers for the client, which describe the denial, or else the first
+// limit.
+func (s *Server) rateLimitResponse(verdicts []*hottype.Verdict) encoded {
 	overall := uint64(codeOK)
 	var tell *hottype.Verdict
 	for _, v := range verdicts {
@@ -76,9 +77,9 @@ func (s *Server) limited(verdicts []*hottype.Verdict) encoded {
 			tell = v
 		}
 	}
-	b := make(encoded, 0, answerSize).number(1, overall)
+	b := make(encoded, 0, answerSize).appendNumber(1, overall)
 	for _, v := range verdicts {
-		b = b.message(2, func(b encoded) encoded { return b.status(v) })
+		b = b.appendMessage(2, func(b encoded) encoded { return b.appendStatus(v) })
 	}
 	if tell == nil {
 		return b
@@ -86,36 +87,36 @@ func (s *Server) limited(verdicts []*hottype.Verdict) encoded {
 	if tell.Allowed {
 		h := http.Header{}
 		s.cfg.Answers.SetLimits(h, tell)
-		return b.headers(3, h).metadata(6, tell)
+		return b.appendHeaders(3, h).appendMetadata(6, tell)
 	}
-	r := s.record(tell, "", nil) // the status is the filter's own setting, rate_limited_status
-	return b.headers(3, r.header).bytes(5, r.body.Bytes()).metadata(6, tell)
+	r := s.recordDenial(tell, "", nil) // the status is the filter's own setting, rate_limited_status
+	return b.appendHeaders(3, r.header).appendBytes(5, r.body.Bytes()).appendMetadata(6, tell)
 }
 
-// status adds the RateLimitResponse.DescriptorStatus of one descriptor. v is nil if the descriptor was not decided,
-// because an earlier one was denied or no limit applies.
-func (b encoded) status(v *hottype.Verdict) encoded {
+// appendStatus adds the RateLimitResponse.DescriptorStatus of one descriptor. v is nil if the descriptor was not
+// decided, because an earlier one was denied or no limit applies.
+func (b encoded) appendStatus(v *hottype.Verdict) encoded {
 	if v == nil {
-		return b.number(1, codeOK)
+		return b.appendNumber(1, codeOK)
 	}
 	code, wait := uint64(codeOK), v.ResetAfter
 	if !v.Allowed {
 		code, wait = codeOverLimit, v.RetryAfter
 	}
-	b = b.number(1, code)
+	b = b.appendNumber(1, code)
 	if v.Window > 0 && v.Mode != hottype.ModeShadow { // else Envoy would write X-RateLimit fields of no limit
-		b = b.message(2, func(b encoded) encoded {
+		b = b.appendMessage(2, func(b encoded) encoded {
 			n, unit := inUnit(v)
-			return b.number(1, n).number(2, unit).text(3, v.Rule)
+			return b.appendNumber(1, n).appendNumber(2, unit).appendText(3, v.Rule)
 		})
 	}
-	b = b.number(3, uint64(min(max(v.Remaining, 0), math.MaxUint32)))
+	b = b.appendNumber(3, uint64(min(max(v.Remaining, 0), math.MaxUint32)))
 	if wait == hottype.Never {
 		return b
 	}
-	return b.message(4, func(b encoded) encoded {
+	return b.appendMessage(4, func(b encoded) encoded {
 		// Envoy makes Retry-After of it and cuts off fractions of a second.
-		return b.number(1, uint64((max(wait, 0)+time.Second-1)/time.Second))
+		return b.appendNumber(1, uint64((max(wait, 0)+time.Second-1)/time.Second))
 	})
 }
 
@@ -123,48 +124,49 @@ func (b encoded) status(v *hottype.Verdict) encoded {
 // and makes it a whole number, or makes it at least 100, so that cutting off the fraction does not matter.
 func inUnit(v *hottype.Verdict) (requests, unit uint64) {
 	for _, u := range units {
-		n := float64(v.Limit) * float64(u.of) / float64(v.Window)
+		n := float64(v.Limit) * float64(u.length) / float64(v.Window)
 		requests, unit = uint64(min(n, math.MaxUint32)), u.code
-		if u.of == v.Window || u.of > v.Window && n == math.Trunc(n) || n >= 100 {
+		if u.length == v.Window || u.length > v.Window && n == math.Trunc(n) || n >= 100 {
 			break
 		}
 	}
 	return requests, unit
 }
 
-// metadata adds the parts of a verdict that Envoy's access log can show, as a google.protobuf.Struct. It adds nothing
-// if the verdict has neither rule nor key.
-func (b encoded) metadata(field wireField, v *hottype.Verdict) encoded {
+// appendMetadata adds the parts of a verdict that Envoy's access log can show, as a google.protobuf.Struct. It adds
+// nothing if the verdict has neither rule nor key.
+func (b encoded) appendMetadata(field wireField, v *hottype.Verdict) encoded {
 	if v.Rule == "" && v.Key == "" {
 		return b
 	}
-	return b.message(field, func(b encoded) encoded {
-		return b.textMember("reason", v.Reason.String()).textMember("rule", v.Rule).textMember("key", string(v.Key)).
-			boolMember("shadowed", v.WouldDeny).boolMember("hot", v.Hot)
+	return b.appendMessage(field, func(b encoded) encoded {
+		return b.appendTextMember("reason", v.Reason.String()).appendTextMember("rule", v.Rule).
+			appendTextMember("key", string(v.Key)).
+			appendBoolMember("shadowed", v.WouldDeny).appendBoolMember("hot", v.Hot)
 	})
 }
 
-// headers adds a config.core.v3.HeaderValue for each field of h.
-func (b encoded) headers(field wireField, h http.Header) encoded {
-	return b.each(h, func(b encoded, name, value string) encoded {
-		return b.message(field, func(b encoded) encoded { return b.text(1, name).text(2, value) })
+// appendHeaders adds a config.core.v3.HeaderValue for each field of h.
+func (b encoded) appendHeaders(field wireField, h http.Header) encoded {
+	return b.appendFields(h, func(b encoded, name, value string) encoded {
+		return b.appendMessage(field, func(b encoded) encoded { return b.appendText(1, name).appendText(2, value) })
 	})
 }
 
-// headerOptions adds a config.core.v3.HeaderValueOption for each field of h.
-func (b encoded) headerOptions(field wireField, h http.Header) encoded {
-	return b.each(h, func(b encoded, name, value string) encoded {
-		return b.message(field, func(b encoded) encoded {
-			b = b.message(1, func(b encoded) encoded { return b.text(1, name).text(2, value) })
+// appendHeaderOptions adds a config.core.v3.HeaderValueOption for each field of h.
+func (b encoded) appendHeaderOptions(field wireField, h http.Header) encoded {
+	return b.appendFields(h, func(b encoded, name, value string) encoded {
+		return b.appendMessage(field, func(b encoded) encoded {
+			b = b.appendMessage(1, func(b encoded) encoded { return b.appendText(1, name).appendText(2, value) })
 			if name == "access-control-expose-headers" { // the application may name other fields
 				return b // APPEND_IF_EXISTS_OR_ADD
 			}
-			return b.number(3, overwriteIfExistsOrAdd)
+			return b.appendNumber(3, overwriteIfExistsOrAdd)
 		})
 	})
 }
 
-func (b encoded) each(h http.Header, add func(b encoded, name, value string) encoded) encoded {
+func (b encoded) appendFields(h http.Header, add func(b encoded, name, value string) encoded) encoded {
 	for name, values := range h {
 		if name == "Content-Length" {
 			continue // Envoy writes its own
@@ -183,34 +185,34 @@ type encoded []byte
 
 type wireField = protowire.Number
 
-func (b encoded) number(field wireField, n uint64) encoded {
+func (b encoded) appendNumber(field wireField, n uint64) encoded {
 	if n == 0 {
 		return b
 	}
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
 }
 
-// text adds a string, which has to be UTF-8.
-func (b encoded) text(field wireField, s string) encoded {
+// appendText adds a string, which has to be UTF-8.
+func (b encoded) appendText(field wireField, s string) encoded {
 	if s == "" {
 		return b
 	}
-	return b.always(field, s)
+	return b.appendString(field, s)
 }
 
-func (b encoded) always(field wireField, s string) encoded {
+func (b encoded) appendString(field wireField, s string) encoded {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), strings.ToValidUTF8(s, "\ufffd"))
 }
 
-func (b encoded) bytes(field wireField, s []byte) encoded {
+func (b encoded) appendBytes(field wireField, s []byte) encoded {
 	if len(s) == 0 {
 		return b
 	}
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), s)
 }
 
-// message adds the message that add writes, also an empty one.
-func (b encoded) message(field wireField, add func(encoded) encoded) encoded {
+// appendMessage adds the message that add writes, also an empty one.
+func (b encoded) appendMessage(field wireField, add func(encoded) encoded) encoded {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	at := len(b)
 	b = add(append(b, 0)) // room for a short length
@@ -223,17 +225,17 @@ func (b encoded) message(field wireField, add func(encoded) encoded) encoded {
 	return b
 }
 
-// textMember adds a member of a google.protobuf.Struct. It also adds an empty value, because the value is one of
+// appendTextMember adds a member of a google.protobuf.Struct. It also adds an empty value, because the value is one of
 // several alternatives.
-func (b encoded) textMember(name, value string) encoded {
-	return b.message(1, func(b encoded) encoded {
-		return b.text(1, name).message(2, func(b encoded) encoded { return b.always(3, value) })
+func (b encoded) appendTextMember(name, value string) encoded {
+	return b.appendMessage(1, func(b encoded) encoded {
+		return b.appendText(1, name).appendMessage(2, func(b encoded) encoded { return b.appendString(3, value) })
 	})
 }
 
-func (b encoded) boolMember(name string, value bool) encoded {
-	return b.message(1, func(b encoded) encoded {
-		return b.text(1, name).message(2, func(b encoded) encoded {
+func (b encoded) appendBoolMember(name string, value bool) encoded {
+	return b.appendMessage(1, func(b encoded) encoded {
+		return b.appendText(1, name).appendMessage(2, func(b encoded) encoded {
 			return protowire.AppendVarint(protowire.AppendTag(b, 4, protowire.VarintType), protowire.EncodeBool(value))
 		})
 	})

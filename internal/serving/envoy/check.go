@@ -19,9 +19,9 @@ import (
 // an error as no answer, which a client must not be able to choose.
 func (s *Server) answerCheck(ctx context.Context, m *message) (any, error) {
 	in := new(checkRequest)
-	err := in.receive(m)
+	err := in.receiveMessage(m)
 	if errors.Is(err, errTooLong) {
-		return s.checked(in, s.denyTooLong(ctx)), nil
+		return s.checkResponse(in, s.denyTooLong(ctx)), nil
 	}
 	if err == nil {
 		err = m.close()
@@ -35,9 +35,9 @@ func (s *Server) answerCheck(ctx context.Context, m *message) (any, error) {
 // answerRateLimit answers a call of the rate limit service.
 func (s *Server) answerRateLimit(ctx context.Context, m *message) (any, error) {
 	in := new(rateLimitRequest)
-	b, err := m.bytes(m.size)
+	b, err := m.readBytes(m.size)
 	if errors.Is(err, errTooLong) {
-		return s.limited([]*hottype.Verdict{s.denyTooLong(ctx)}), nil
+		return s.rateLimitResponse([]*hottype.Verdict{s.denyTooLong(ctx)}), nil
 	}
 	if err == nil {
 		err = in.unmarshal(b)
@@ -55,7 +55,7 @@ func (s *Server) answerRateLimit(ctx context.Context, m *message) (any, error) {
 func (s *Server) denyTooLong(ctx context.Context) *hottype.Verdict {
 	s.cfg.Log.WarnContext(ctx, "envoy: a request is too long and is denied; let Envoy accept shorter headers "+
 		"(max_request_headers_kb)", "most", maxKept, "count", s.tooLong.Add(1))
-	return s.count(&hottype.Verdict{Reason: hottype.ReasonMalformed, Mode: hottype.ModeEnforce})
+	return s.countVerdict(&hottype.Verdict{Reason: hottype.ReasonMalformed, Mode: hottype.ModeEnforce})
 }
 
 func (s *Server) countBusy(err error) error {
@@ -82,17 +82,17 @@ func (s *Server) check(ctx context.Context, in *checkRequest) (any, error) {
 	if in.joined {
 		req.Header = httplimit.JoinedHeaders{Header: &in.headers}
 	}
-	s.identify(req, in)
-	v := s.decide(ctx, req)
+	s.identifyClient(req, in)
+	v := s.decideRequest(ctx, req)
 	if !httplimit.Wait(ctx, v) {
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	return s.checked(in, v), nil
+	return s.checkResponse(in, v), nil
 }
 
-// identify sets the sender of the request. Envoy names its own peer; if that is a trusted proxy, the header that it
-// wrote counts, as on every other listener.
-func (s *Server) identify(req *hottype.Request, in *checkRequest) {
+// identifyClient sets the sender of the request. Envoy names its own peer; if that is a trusted proxy, the header that
+// it wrote counts, as on every other listener.
+func (s *Server) identifyClient(req *hottype.Request, in *checkRequest) {
 	peer, err := netip.ParseAddr(in.source)
 	if err != nil { // a pipe, or no address
 		peer = netip.Addr{}
@@ -100,13 +100,13 @@ func (s *Server) identify(req *hottype.Request, in *checkRequest) {
 	s.cfg.Clients.Identify(req, peer.Unmap().WithZone(""), in.headers.Values)
 }
 
-func (s *Server) decide(ctx context.Context, r *hottype.Request) *hottype.Verdict {
+func (s *Server) decideRequest(ctx context.Context, r *hottype.Request) *hottype.Verdict {
 	v := s.cfg.Gate.DecideForGateway(ctx, time.Now(), r)
-	return s.count(&v)
+	return s.countVerdict(&v)
 }
 
-// count counts a verdict, and returns it in the form that responses quote.
-func (s *Server) count(v *hottype.Verdict) *hottype.Verdict {
+// countVerdict counts a verdict, and returns it in the form that responses quote.
+func (s *Server) countVerdict(v *hottype.Verdict) *hottype.Verdict {
 	httplimit.Quote(v)
 	s.checks.Add(1)
 	if !v.Allowed {

@@ -99,14 +99,14 @@ func (d *descriptor) unmarshal(b []byte) error {
 				return nil
 			}
 			var e entry
-			err := pair(text, &e.key, &e.value)
+			err := decodePair(text, &e.key, &e.value)
 			d.entries = append(d.entries, e)
 			return err
 		case 2:
 			d.own = new(ownLimit)
 			return d.own.unmarshal(text)
 		case 3:
-			return wrapped(text, &d.hits)
+			return decodeWrappedUint(text, &d.hits)
 		case 4:
 			d.negative = n != 0
 		}
@@ -122,14 +122,14 @@ func (o *ownLimit) unmarshal(b []byte) error {
 		case 2:
 			o.unit = n
 		case 3:
-			return wrapped(text, &o.multiplier)
+			return decodeWrappedUint(text, &o.multiplier)
 		}
 		return nil
 	})
 }
 
-// wrapped reads a google.protobuf.UInt64Value or UInt32Value.
-func wrapped(b []byte, into *uint64) error {
+// decodeWrappedUint reads a google.protobuf.UInt64Value or UInt32Value.
+func decodeWrappedUint(b []byte, into *uint64) error {
 	return protofield.Each(b, func(num protowire.Number, _ []byte, n uint64) error {
 		if num == 1 {
 			*into = n
@@ -138,8 +138,8 @@ func wrapped(b []byte, into *uint64) error {
 	})
 }
 
-// pair reads a message whose fields 1 and 2 are strings, such as a descriptor's entry.
-func pair(b []byte, first, second *string) error {
+// decodePair reads a message whose fields 1 and 2 are strings, such as a descriptor's entry.
+func decodePair(b []byte, first, second *string) error {
 	return protofield.Each(b, func(num protowire.Number, text []byte, _ uint64) error {
 		switch num {
 		case 1:
@@ -151,31 +151,33 @@ func pair(b []byte, first, second *string) error {
 	})
 }
 
-// receive reads a message field by field, because Envoy may add a body that nothing reads.
-func (r *checkRequest) receive(m *message) error {
-	return m.fields(m.size, func(num protowire.Number, size int) error {
+// receiveMessage reads a message field by field, because Envoy may add a body that nothing reads.
+func (r *checkRequest) receiveMessage(m *message) error {
+	return m.visitFields(m.size, func(num protowire.Number, size int) error {
 		if num != 1 {
 			return nil
 		}
-		return m.fields(size, func(num protowire.Number, size int) error {
+		return m.visitFields(size, func(num protowire.Number, size int) error {
 			switch num {
 			case 1: // source.address.socket_address.address
-				b, err := m.bytes(size)
+				b, err := m.readBytes(size)
 				if err != nil {
 					return err
 				}
-				return within(b, 1, func(address []byte) error {
-					return within(address, 1, func(socket []byte) error {
-						return within(socket, 2, func(text []byte) error { r.source = string(text); return nil })
+				return visitField(b, 1, func(address []byte) error {
+					return visitField(address, 1, func(socket []byte) error {
+						return visitField(socket, 2, func(text []byte) error { r.source = string(text); return nil })
 					})
 				})
 			case 4: // request.http
-				return m.fields(size, func(num protowire.Number, size int) error {
+				return m.visitFields(size, func(num protowire.Number, size int) error {
 					if num != 2 {
 						return nil
 					}
 					r.isHTTP = true
-					return m.fields(size, func(num protowire.Number, size int) error { return r.field(m, num, size) })
+					return m.visitFields(size, func(num protowire.Number, size int) error {
+						return r.readHTTPField(m, num, size)
+					})
 				})
 			}
 			return nil
@@ -183,8 +185,8 @@ func (r *checkRequest) receive(m *message) error {
 	})
 }
 
-// within calls f with the bytes of each occurrence of one field.
-func within(b []byte, field protowire.Number, f func([]byte) error) error {
+// visitField calls f with the bytes of each occurrence of one field.
+func visitField(b []byte, field protowire.Number, f func([]byte) error) error {
 	return protofield.Each(b, func(num protowire.Number, text []byte, _ uint64) error {
 		if num == field {
 			return f(text)
@@ -193,8 +195,8 @@ func within(b []byte, field protowire.Number, f func([]byte) error) error {
 	})
 }
 
-// field reads a field of the HTTP request. It skips the body and other fields that are not needed.
-func (r *checkRequest) field(m *message, num protowire.Number, size int) error {
+// readHTTPField reads a field of the HTTP request. It skips the body and other fields that are not needed.
+func (r *checkRequest) readHTTPField(m *message, num protowire.Number, size int) error {
 	var text *string
 	switch num {
 	case 2:
@@ -209,7 +211,7 @@ func (r *checkRequest) field(m *message, num protowire.Number, size int) error {
 	case 7:
 		text = &r.query
 	case 13: // header_map, which Envoy sends instead with encode_raw_headers
-		return m.fields(size, func(num protowire.Number, size int) error {
+		return m.visitFields(size, func(num protowire.Number, size int) error {
 			if num != 1 {
 				return nil
 			}
@@ -218,13 +220,13 @@ func (r *checkRequest) field(m *message, num protowire.Number, size int) error {
 	default:
 		return nil
 	}
-	b, err := m.bytes(size)
+	b, err := m.readBytes(size)
 	*text = string(b)
 	return err
 }
 
 func (r *checkRequest) addHeader(m *message, size int) error {
-	b, err := m.bytes(size)
+	b, err := m.readBytes(size)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func marshal(t interface{ Fatal(...any) }, m proto.Message) []byte {
 }
 
 // Decoding by hand and Go's protobuf agree on every message that both can read.
-func TestDecodeAgreesWithProtobuf(t *testing.T) {
+func TestUnmarshal_AgreesWithProtobuf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String()
@@ -83,7 +83,7 @@ func checkOf(address string, h *authv3.AttributeContext_HttpRequest) *authv3.Che
 	}}
 }
 
-func TestDecodeCheck(t *testing.T) {
+func TestReceiveMessage_ReadsEachField(t *testing.T) {
 	t.Parallel()
 	in := checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{
 		Id: "7", Method: "PUT", Path: "/topic?id=42", Host: "news.example", Query: "q", Body: "b", Size: 9,
@@ -129,11 +129,11 @@ func messageOf(b []byte, size int) *message {
 
 func receiveCheck(b []byte) (*checkRequest, error) {
 	in := new(checkRequest)
-	return in, in.receive(messageOf(b, 1000))
+	return in, in.receiveMessage(messageOf(b, 1000))
 }
 
 // A check is read in constant memory for any body that Envoy adds, and a field is found behind any number of others.
-func TestReceive_ReadsTheFieldsThatCount(t *testing.T) {
+func TestReceiveMessage_SkipsBodies(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		http := &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/topic?id=hot", Host: "news.example",
@@ -151,7 +151,7 @@ func TestReceive_ReadsTheFieldsThatCount(t *testing.T) {
 		b := marshal(t, checkOf("192.0.2.7", http))
 		m := messageOf(b, rapid.SampledFrom([]int{1, 7, 4096, 16384, chunk, len(b)}).Draw(t, "parts"))
 		in := new(checkRequest)
-		if err := in.receive(m); err != nil {
+		if err := in.receiveMessage(m); err != nil {
 			t.Fatal(err)
 		}
 		want := len(http.Headers) + len(http.GetHeaderMap().GetHeaders())
@@ -166,7 +166,7 @@ func TestReceive_ReadsTheFieldsThatCount(t *testing.T) {
 	})
 }
 
-func TestReceive_RejectsWhatIsNoMessage(t *testing.T) {
+func TestReceiveMessage_RejectsTruncatedMessages(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := marshal(t, checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/topic"}))
@@ -177,7 +177,7 @@ func TestReceive_RejectsWhatIsNoMessage(t *testing.T) {
 	})
 }
 
-func TestReceive_KeepsAtMostOneMiB(t *testing.T) {
+func TestReceiveMessage_KeepsAtMostOneMiB(t *testing.T) {
 	t.Parallel()
 	b := marshal(t, checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{
 		Path: "/topic", Headers: map[string]string{"a": strings.Repeat("z", maxKept)}}))
@@ -186,13 +186,13 @@ func TestReceive_KeepsAtMostOneMiB(t *testing.T) {
 	}
 	m := messageOf(b, chunk)
 	m.share.account.most = maxKept / 2
-	if err := new(checkRequest).receive(m); !errors.Is(err, errTooLong) && !errors.Is(err, errBusy) {
+	if err := new(checkRequest).receiveMessage(m); !errors.Is(err, errTooLong) && !errors.Is(err, errBusy) {
 		t.Error(err)
 	}
 }
 
 // Descriptors beyond the bounds are passed over and counted; an error would let the request pass.
-func TestDecodeIsBounded(t *testing.T) {
+func TestUnmarshal_SkipsSurplusDescriptors(t *testing.T) {
 	t.Parallel()
 	wide := &commonv3.RateLimitDescriptor{}
 	for range maxEntries + 1 {

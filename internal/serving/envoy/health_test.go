@@ -9,7 +9,7 @@ import (
 )
 
 // Health is known of the server and of each service, by the names that Envoy and envoyproxy/ratelimit have for them.
-func TestHealth_KnowsEachService(t *testing.T) {
+func TestServer_ReportsHealthOfEachService(t *testing.T) {
 	t.Parallel()
 	_, conn := serve(t, Config{Gate: gateFunc(denyHot)})
 	client := healthv1.NewHealthClient(conn)

@@ -25,7 +25,7 @@ import (
 
 // A connection ends 10 s after its beginning if no call with the token came, and 5 minutes after its last call. Neither
 // health checks nor pings, such as those by Envoy's connection_keepalive, keep it open.
-func TestConnectionsThatAskNothingEnd(t *testing.T) {
+func TestServer_EndsIdleConnections(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		does func(ctx context.Context, conn *grpc.ClientConn) error
@@ -103,7 +103,7 @@ func (c *timed) Read(p []byte) (int, error) {
 }
 
 // A call without the token is denied before its message: none of it is kept.
-func TestWithoutTheTokenNoMessageIsRead(t *testing.T) {
+func TestServer_ReadsNoMessageWithoutTheToken(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Gate: gateFunc(denyHot), Authorize: func(*http.Request) bool { return false }})
 	ln := bufconn.Listen(1 << 16)

@@ -138,9 +138,9 @@ const (
 
 // unit is a unit of Envoy's limits: its name in files, its number in messages, and its length.
 type unit struct {
-	name string
-	code uint64
-	of   time.Duration
+	name   string
+	code   uint64
+	length time.Duration
 }
 
 // units holds all units, shortest first. A month has 30 days and a year 365, as in envoyproxy/ratelimit.

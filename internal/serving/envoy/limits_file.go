@@ -115,24 +115,24 @@ func checkRateLimit(v conf.Value, y *rateLimitYAML) {
 		return
 	}
 	v.Require("unit", "requests_per_unit")
-	if unit := v.At("unit"); v.Has("unit") && !unit.Failed() && y.window() == 0 {
+	if unit := v.At("unit"); v.Has("unit") && !unit.Failed() && y.windowLength() == 0 {
 		unit.Fail("%q is none of %s", conf.Cut(string(y.Unit)), strings.Join(unitNames(), ", "))
 	}
-	if multiplier := v.At("unit_multiplier"); y.window() > year && !multiplier.Failed() {
+	if multiplier := v.At("unit_multiplier"); y.windowLength() > year && !multiplier.Failed() {
 		multiplier.Fail("%d %ss are longer than a year", y.Multiplier, y.Unit)
 	}
 }
 
-// window returns the length of the window of the limit, or 0 if its unit is unknown.
-func (y *rateLimitYAML) window() time.Duration {
+// windowLength returns the length of the window of the limit, or 0 if its unit is unknown.
+func (y *rateLimitYAML) windowLength() time.Duration {
 	u := slices.IndexFunc(units, func(u unit) bool { return u.name == strings.ToLower(string(y.Unit)) })
 	if u < 0 {
 		return 0
 	}
-	if y.Multiplier > int64(year/units[u].of) {
+	if y.Multiplier > int64(year/units[u].length) {
 		return year + 1
 	}
-	return time.Duration(y.Multiplier) * units[u].of
+	return time.Duration(y.Multiplier) * units[u].length
 }
 
 func unitNames() (names []string) {
@@ -258,7 +258,8 @@ func limitOfYAML(path string, d *descriptorYAML) *descriptorLimit {
 		out.replaces = append(out.replaces, string(r.Name))
 	}
 	if !y.Unlimited {
-		out.limit = gate.NewLimit(cmp.Or(out.name, path), fixedWindow(y.RequestsPerUnit, y.window()), d.ShadowMode)
+		out.limit = gate.NewLimit(cmp.Or(out.name, path), fixedWindow(y.RequestsPerUnit, y.windowLength()),
+			d.ShadowMode)
 	}
 	return out
 }
@@ -276,7 +277,7 @@ func (o *ownLimit) compile() *gate.Limit {
 	if u < 0 {
 		return nil
 	}
-	window := units[u].of
+	window := units[u].length
 	if o.multiplier > 1 {
 		window *= time.Duration(min(o.multiplier, uint64(year/window)))
 	}

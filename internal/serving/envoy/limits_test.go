@@ -80,7 +80,7 @@ var reference = []struct {
 	{"case matters", "database=Users", 9, "ok"},
 }
 
-func TestReferenceConfiguration(t *testing.T) {
+func TestLimits_DecideTheReferenceConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, tc := range reference {
 		t.Run(tc.name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func codesOf(out *ratelimitv3.RateLimitResponse) string {
 }
 
 // A descriptor's own limit goes before what files say, and hits_addend is its cost.
-func TestOwnLimitAndHits(t *testing.T) {
+func TestOwnLimit_GoesBeforeFilesAndCostsHits(t *testing.T) {
 	t.Parallel()
 	s, conn := serve(t, Config{Gate: gate.New(gate.Config{})})
 	s.SetLimits(parse(t, configured))
@@ -160,7 +160,7 @@ func TestOwnLimitAndHits(t *testing.T) {
 }
 
 // An own limit whose unit means nothing takes no other limit away.
-func TestOwnLimitWithoutUnit(t *testing.T) {
+func TestOwnLimit_IsIgnoredWithoutAKnownUnit(t *testing.T) {
 	t.Parallel()
 	limits := parse(t, configured)
 	d := descriptorOf("remote_address", "192.0.2.66")
@@ -172,7 +172,7 @@ func TestOwnLimitWithoutUnit(t *testing.T) {
 	}
 }
 
-func TestLimitFilesAreChecked(t *testing.T) {
+func TestParseLimits_RejectsWrongFiles(t *testing.T) {
 	t.Parallel()
 	const of = "domain: a\ndescriptors:\n  - {key: b, rate_limit: "
 	for text, want := range map[string]string{
@@ -239,7 +239,7 @@ func TestParseLimits_ReadsAsEnvoyproxyDoes(t *testing.T) {
 }
 
 // Patterns match the same texts as the equivalent regular expressions.
-func TestPatternMatches(t *testing.T) {
+func TestPattern_MatchesLikeItsRegexp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		glob := rapid.StringMatching(`[ab*]*\*[ab*]*`).Draw(t, "pattern")
@@ -255,7 +255,7 @@ func TestPatternMatches(t *testing.T) {
 }
 
 // Different descriptors are kept apart.
-func TestSubjectsDiffer(t *testing.T) {
+func TestSubjectOf_KeepsDescriptorsApart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) *descriptor {

@@ -41,13 +41,13 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
 	}
-	return s.limited(verdicts), nil
+	return s.rateLimitResponse(verdicts), nil
 }
 
 // decideDescriptor decides about descriptor i, which has a limit of its own or stands for a request. It returns nil if
 // it has neither.
 func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i int, own limitMatch,
-	request *described) *hottype.Verdict {
+	request *describedRequest) *hottype.Verdict {
 	d := &in.descriptors[i]
 	cost := int64(min(cmp.Or(d.hits, in.hits, 1), 1<<53-1)) // its own hits go before the call's
 	switch {
@@ -63,28 +63,28 @@ func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i i
 			decide = s.cfg.Gate.DecideKeysForGateway
 		}
 		v := decide(ctx, time.Now(), &request.request)
-		return s.count(&v)
+		return s.countVerdict(&v)
 	case own.limit == nil:
 		return &hottype.Verdict{Allowed: true, Remaining: math.MaxUint32}
 	default:
 		v := s.cfg.Gate.TakeLimit(ctx, time.Now(), own.limit, own.subject, cost)
-		return s.count(&v)
+		return s.countVerdict(&v)
 	}
 }
 
 // requestsOf returns the requests of the descriptors that the rules decide, at their indexes. All are about one HTTP
 // request, whose client is charged once and counted under each key. A descriptor that holds only the client's address
 // identifies the client of the others, and is a request itself only if there is no other.
-func requestsOf(in *rateLimitRequest, limits []limitMatch) []*described {
-	out := make([]*described, len(in.descriptors))
+func requestsOf(in *rateLimitRequest, limits []limitMatch) []*describedRequest {
+	out := make([]*describedRequest, len(in.descriptors))
 	first, lone := -1, -1
-	var address *described     // of descriptor lone
-	var client hottype.Request // its Client and Address
+	var address *describedRequest // of descriptor lone
+	var client hottype.Request    // its Client and Address
 	for i := range in.descriptors {
 		if limits[i].descriptorLimit != nil || len(in.descriptors[i].entries) == 0 {
 			continue
 		}
-		one := describe(in.domain, &in.descriptors[i])
+		one := requestOf(in.domain, &in.descriptors[i])
 		if client.Client.IsZero() {
 			client = one.request
 		}
@@ -123,8 +123,8 @@ const (
 	prefixHeader    = "header."
 )
 
-// described is the request that a descriptor describes.
-type described struct {
+// describedRequest is the request that a descriptor describes.
+type describedRequest struct {
 	request hottype.Request
 	headers httplimit.Headers
 	// named is true if the descriptor holds more than the client's address.
@@ -133,7 +133,7 @@ type described struct {
 	clientCharged bool
 }
 
-// describe returns the request that a descriptor describes:
+// requestOf returns the request that a descriptor describes:
 //
 //	path            the request target as received, with its query (Envoy's header ":path").
 //	                Other entries are then not taken for query parameters
@@ -145,8 +145,8 @@ type described struct {
 //
 // Without path and generic_key the path is the domain. A leading colon of a key is ignored, so
 // that ":path" is path.
-func describe(domain string, d *descriptor) *described {
-	r := &described{request: hottype.Request{Method: "GET"}}
+func requestOf(domain string, d *descriptor) *describedRequest {
+	r := &describedRequest{request: hottype.Request{Method: "GET"}}
 	path, target, query := domain, "", []byte(nil)
 	for _, e := range d.entries {
 		client := false
@@ -178,16 +178,16 @@ func describe(domain string, d *descriptor) *described {
 	}
 	r.request.Header = httplimit.JoinedHeaders{Header: &r.headers}
 	if r.request.Target = target; target == "" {
-		r.request.Target = join(path, query)
+		r.request.Target = targetOf(path, query)
 	}
 	return r
 }
 
-// join returns a request target of a path in plain text and an escaped query.
-func join(path string, query []byte) string {
+// targetOf returns a request target of a path in plain text and an escaped query.
+func targetOf(path string, query []byte) string {
 	b := append(make([]byte, 0, 2+3*len(path)+len(query)), '/')
 	b = httplimit.AppendEscaped(b, strings.TrimPrefix(path, "/"),
-		func(c byte) bool { return unreserved(c) || c == '/' })
+		func(c byte) bool { return isUnreserved(c) || c == '/' })
 	if len(query) > 0 {
 		b = append(append(b, '?'), query...)
 	}
@@ -198,10 +198,10 @@ func join(path string, query []byte) string {
 // written "+" or "%2B". It is sent on as "+", so that the rule's setting for plus signs applies, because clients write
 // "+".
 func appendQuery(b []byte, s string) []byte {
-	return httplimit.AppendEscaped(b, s, func(c byte) bool { return unreserved(c) || c == '+' })
+	return httplimit.AppendEscaped(b, s, func(c byte) bool { return isUnreserved(c) || c == '+' })
 }
 
-// unreserved reports whether RFC 3986 lets a character stand for itself everywhere.
-func unreserved(c byte) bool {
+// isUnreserved reports whether RFC 3986 lets a character stand for itself everywhere.
+func isUnreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }

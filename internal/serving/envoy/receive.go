@@ -44,7 +44,7 @@ type account struct {
 	most int64
 }
 
-func (a *account) take(n int64) bool {
+func (a *account) acquireBytes(n int64) bool {
 	if a.held.Add(n) <= a.most {
 		return true
 	}
@@ -62,36 +62,36 @@ type share struct {
 
 type shareKey struct{}
 
-// begin takes the bytes of a call before any part of its message is kept.
-func (a *account) begin(ctx context.Context, header metadata.MD) (context.Context, bool) {
+// acquireShare takes the bytes of a call before any part of its message is kept.
+func (a *account) acquireShare(ctx context.Context, header metadata.MD) (context.Context, bool) {
 	c := &share{account: a, bytes: callBytes}
 	for name, values := range header {
 		for _, v := range values {
 			c.bytes += int64(len(name) + len(v) + 32)
 		}
 	}
-	if !a.take(c.bytes) {
+	if !a.acquireBytes(c.bytes) {
 		return ctx, false
 	}
-	c.stop = context.AfterFunc(ctx, c.end)
+	c.stop = context.AfterFunc(ctx, c.release)
 	return context.WithValue(ctx, shareKey{}, c), true
 }
 
-func (c *share) end() { c.account.held.Add(-c.bytes) }
+func (s *share) release() { s.account.held.Add(-s.bytes) }
 
-// keep takes n bytes that are kept until the call ends.
-func (c *share) keep(n int) bool {
-	if !c.account.take(int64(n)) {
+// acquireBytes takes n bytes that are kept until the call ends.
+func (s *share) acquireBytes(n int) bool {
+	if !s.account.acquireBytes(int64(n)) {
 		return false
 	}
-	c.bytes += int64(n)
+	s.bytes += int64(n)
 	return true
 }
 
-// received returns the bytes that a call needs only while its message is under way.
-func (c *share) received() {
-	c.account.held.Add(-streamWindow - chunk)
-	c.bytes -= streamWindow + chunk
+// releaseBuffers returns the bytes that a call needs only while its message is under way.
+func (s *share) releaseBuffers() {
+	s.account.held.Add(-streamWindow - chunk)
+	s.bytes -= streamWindow + chunk
 }
 
 // source is a stream of gRPC from which a message can be read in parts. RecvMsg would hold a whole message, and would
@@ -141,7 +141,7 @@ func callError(err error) error {
 func (m *message) close() error {
 	m.free()
 	if err := m.from.ReadMessageHeader(make([]byte, 1)); errors.Is(err, io.EOF) {
-		m.share.received()
+		m.share.releaseBuffers()
 		return nil
 	} else if err != nil {
 		return callError(err)
@@ -177,12 +177,12 @@ func (m *message) fill(n int) error {
 	return nil
 }
 
-// bytes returns the next n bytes of the message, which are valid until more are read.
-func (m *message) bytes(n int) ([]byte, error) {
+// readBytes returns the next n bytes of the message, which are valid until more are read.
+func (m *message) readBytes(n int) ([]byte, error) {
 	if m.kept += n; m.kept > maxKept {
 		return nil, errTooLong
 	}
-	if !m.share.keep(n) {
+	if !m.share.acquireBytes(n) {
 		return nil, errBusy
 	}
 	if err := m.fill(n); err != nil {
@@ -211,7 +211,7 @@ func (m *message) skip(n int) error {
 	return nil
 }
 
-func (m *message) varint() (uint64, error) {
+func (m *message) readVarint() (uint64, error) {
 	if err := m.fill(binary.MaxVarintLen64); err != nil {
 		return 0, err
 	}
@@ -223,12 +223,12 @@ func (m *message) varint() (uint64, error) {
 	return v, nil
 }
 
-// fields calls f with each length-delimited field of a part of n bytes. f may read size bytes; fields skips the rest,
-// and fields of other types.
-func (m *message) fields(n int, f func(num protowire.Number, size int) error) error {
+// visitFields calls f with each length-delimited field of a part of n bytes. f may read size bytes; visitFields skips
+// the rest, and fields of other types.
+func (m *message) visitFields(n int, f func(num protowire.Number, size int) error) error {
 	end, groups := m.at+n, 0
 	for m.at < end {
-		tag, err := m.varint()
+		tag, err := m.readVarint()
 		if err != nil {
 			return err
 		}
@@ -239,13 +239,13 @@ func (m *message) fields(n int, f func(num protowire.Number, size int) error) er
 		size := uint64(0)
 		switch typ {
 		case protowire.VarintType:
-			_, err = m.varint()
+			_, err = m.readVarint()
 		case protowire.Fixed32Type:
 			size = 4
 		case protowire.Fixed64Type:
 			size = 8
 		case protowire.BytesType:
-			size, err = m.varint()
+			size, err = m.readVarint()
 		case protowire.StartGroupType:
 			groups++
 		case protowire.EndGroupType:

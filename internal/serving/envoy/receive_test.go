@@ -129,13 +129,13 @@ func TestAccount_BoundsTheCallsUnderWay(t *testing.T) {
 	awaitHeld(0, 0)
 }
 
-// Whoever waits for its turn holds little.
-func TestAccount_LetsManyWait(t *testing.T) {
+// A call that waits for its turn holds few bytes of the account.
+func TestAccount_HoldsLittleForWaitingCalls(t *testing.T) {
 	t.Parallel()
 	in := messageOf(marshal(t, checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{Path: "/topic"})), chunk)
 	in.share.bytes = callBytes
 	in.share.account.held.Store(callBytes)
-	if err := new(checkRequest).receive(in); err != nil {
+	if err := new(checkRequest).receiveMessage(in); err != nil {
 		t.Fatal(err)
 	}
 	if err := in.close(); err != nil {

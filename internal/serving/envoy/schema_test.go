@@ -72,7 +72,7 @@ func TestSchema_IsThePublishedOne(t *testing.T) {
 }
 
 // The numbers in answers and limits have the published names.
-func TestEnumerations_ArePublished(t *testing.T) {
+func TestCodesAndUnits_ArePublished(t *testing.T) {
 	t.Parallel()
 	for name, got := range map[string]struct{ ours, published int32 }{
 		"OK":         {codeOK, int32(ratelimitv3.RateLimitResponse_OK)},

@@ -134,7 +134,7 @@ func New(cfg Config) *Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxCallHeaders),
 		grpc.ConnectionTimeout(10 * time.Second),
-		grpc.InTapHandle(s.begin), // before a byte of a message is kept
+		grpc.InTapHandle(s.beginCall), // before a byte of a message is kept
 		grpc.Creds(newcomers{insecure.NewCredentials()}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: idleTimeout, Time: pingAfter, Timeout: pingTimeout,
@@ -155,21 +155,22 @@ func New(cfg Config) *Server {
 		s.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
 	}
 	healthv1.RegisterHealthServer(s.grpc, s.health)
-	s.grpc.RegisterService(method(serviceAuth, "Check", "envoy/service/auth/v3/external_auth.proto", s.answerCheck), s)
-	s.grpc.RegisterService(method(serviceRateLimit, "ShouldRateLimit", "envoy/service/ratelimit/v3/rls.proto",
+	s.grpc.RegisterService(newServiceDesc(serviceAuth, "Check", "envoy/service/auth/v3/external_auth.proto",
+		s.answerCheck), s)
+	s.grpc.RegisterService(newServiceDesc(serviceRateLimit, "ShouldRateLimit", "envoy/service/ratelimit/v3/rls.proto",
 		s.answerRateLimit), s)
 	registerReflection(s.grpc)
 	return s
 }
 
-// method describes a service of one method, whose message answer receives.
-func method(service, name, file string, answer func(context.Context, *message) (any, error)) *grpc.ServiceDesc {
+// newServiceDesc returns the description of a service of one method, whose message answer receives.
+func newServiceDesc(service, name, file string, answer func(context.Context, *message) (any, error)) *grpc.ServiceDesc {
 	handle := func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		of := ctx.Value(shareKey{}).(*share)
 		if !of.stop() {
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
-		defer of.end()
+		defer of.release()
 		m, err := openMessage(ctx, of)
 		if err != nil {
 			return nil, err
@@ -215,9 +216,9 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// begin lets a call begin if it is allowed and there is memory for it. Health checks and reflection have an account of
-// their own, because health checks need no token.
-func (s *Server) begin(ctx context.Context, call *tap.Info) (context.Context, error) {
+// beginCall lets a call begin if it is allowed and there is memory for it. Health checks and reflection have an account
+// of their own, because health checks need no token.
+func (s *Server) beginCall(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if err := s.authorize(ctx, call); err != nil {
 		return ctx, err
 	}
@@ -226,7 +227,7 @@ func (s *Server) begin(ctx context.Context, call *tap.Info) (context.Context, er
 		service == serviceRateLimit {
 		of = &s.calls
 	}
-	ctx, ok := of.begin(ctx, call.Header)
+	ctx, ok := of.acquireShare(ctx, call.Header)
 	if !ok {
 		return ctx, s.countBusy(errBusy)
 	}

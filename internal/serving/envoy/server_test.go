@@ -121,7 +121,7 @@ func ask(domain string, descriptors ...[]string) []byte {
 	return b
 }
 
-func TestRateLimit(t *testing.T) {
+func TestShouldRateLimit_AnswersEachDescriptor(t *testing.T) {
 	t.Parallel()
 	_, conn := serve(t, Config{Gate: gateFunc(denyHot)})
 	var out ratelimitv3.RateLimitResponse
@@ -162,7 +162,7 @@ func TestRateLimit(t *testing.T) {
 }
 
 // Bytes that are no UTF-8, anywhere in the message, do not make the call fail.
-func TestInvalidUTF8IsDecided(t *testing.T) {
+func TestShouldRateLimit_DecidesInvalidUTF8(t *testing.T) {
 	t.Parallel()
 	_, conn := serve(t, Config{Gate: gateFunc(denyHot)})
 	for _, descriptors := range [][][]string{
@@ -178,7 +178,7 @@ func TestInvalidUTF8IsDecided(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheck_AnswersLikeOtherListeners(t *testing.T) {
 	t.Parallel()
 	var got hottype.Request
 	s, conn := serve(t, Config{
@@ -218,7 +218,7 @@ func TestCheck(t *testing.T) {
 }
 
 // The client is whom Envoy saw, or whom a trusted proxy in front of Envoy names.
-func TestClientOfCheck(t *testing.T) {
+func TestIdentifyClient_TrustsOnlyProxies(t *testing.T) {
 	t.Parallel()
 	trusting := httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "")
 	for name, tc := range map[string]struct {
@@ -239,7 +239,7 @@ func TestClientOfCheck(t *testing.T) {
 				in.headers = headerFieldsOf("x-forwarded-for", tc.header)
 			}
 			var req hottype.Request
-			s.identify(&req, in)
+			s.identifyClient(&req, in)
 			if got := req.Client.String(); got != tc.want {
 				t.Errorf("%s, want %s", got, tc.want)
 			}
@@ -255,7 +255,7 @@ func headerFieldsOf(name, value string) (h headerFields) {
 }
 
 // The client of a call is charged once, with the first descriptor that says more, and counted with each.
-func TestClientIsChargedOnce(t *testing.T) {
+func TestRequestsOf_ChargesTheClientOnce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		in   [][]string
@@ -291,7 +291,7 @@ func TestClientIsChargedOnce(t *testing.T) {
 	}
 }
 
-func TestMalformedCalls(t *testing.T) {
+func TestServer_RejectsMalformedCalls(t *testing.T) {
 	t.Parallel()
 	s, conn := serve(t, Config{Gate: gateFunc(denyHot)})
 	var limited ratelimitv3.RateLimitResponse
@@ -314,7 +314,7 @@ func TestMalformedCalls(t *testing.T) {
 	}
 }
 
-func TestToken(t *testing.T) {
+func TestServer_RequiresTheToken(t *testing.T) {
 	t.Parallel()
 	s, conn := serve(t, Config{Gate: gateFunc(denyHot), Authorize: func(r *http.Request) bool {
 		return r.Header.Get("Authorization") == "Bearer a long secret"
@@ -341,7 +341,7 @@ func TestToken(t *testing.T) {
 }
 
 // Tools such as grpcurl find the services and their schema.
-func TestReflection(t *testing.T) {
+func TestRegisterReflection_ServesTheSchema(t *testing.T) {
 	t.Parallel()
 	_, conn := serve(t, Config{Gate: gateFunc(denyHot)})
 	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())

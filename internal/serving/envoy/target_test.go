@@ -15,7 +15,7 @@ func descriptorOf(pairs ...string) *descriptor {
 	return d
 }
 
-func TestDescribe(t *testing.T) {
+func TestRequestOf_ReadsEachKindOfEntry(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		entries                      []string
@@ -39,7 +39,7 @@ func TestDescribe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := describe("shop", descriptorOf(tc.entries...)).request
+			r := requestOf("shop", descriptorOf(tc.entries...)).request
 			if r.Method != tc.method || r.Host != tc.host || r.Target != tc.target || r.Client.String() != tc.client ||
 				r.Header.Get("user-agent") != tc.agent {
 				t.Errorf("%+v", r)
@@ -49,12 +49,12 @@ func TestDescribe(t *testing.T) {
 }
 
 // Any text that a client writes into a value stays in that value.
-func TestValuesStayApart(t *testing.T) {
+func TestRequestOf_KeepsValuesApart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()),
 			func(b []byte) string { return string(b) })).Draw(t, "value")
-		r := describe("shop", descriptorOf("id", value, "lang", "en")).request
+		r := requestOf("shop", descriptorOf("id", value, "lang", "en")).request
 		u, err := url.ParseRequestURI(r.Target)
 		if err != nil {
 			t.Fatal(err)
