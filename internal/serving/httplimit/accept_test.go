@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestBodyFor(t *testing.T) {
+func TestBodyFor_FollowsAccept(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]bodyKind{
 		"":                                 bodyProblem,

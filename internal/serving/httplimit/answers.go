@@ -105,12 +105,12 @@ func (a *Responder) WriteDenied(w http.ResponseWriter, method string, accept []s
 	switch kind {
 	case bodyHTML:
 		own.set(h, "Content-Security-Policy", pagePolicy)
-		writeBody(w, status, "text/html; charset=utf-8", page(status, method, v, rand.Float64()), own)
+		writeBody(w, status, "text/html; charset=utf-8", denialPage(status, method, v, rand.Float64()), own)
 	case bodyText:
-		writeBody(w, status, "text/plain; charset=utf-8", text(status, v), own)
+		writeBody(w, status, "text/plain; charset=utf-8", denialText(status, v), own)
 	default:
 		buf := problems.Get().(*[]byte)
-		*buf = problem((*buf)[:0], status, v)
+		*buf = appendDenial((*buf)[:0], status, v)
 		writeBody(w, status, typeProblem, *buf, own)
 		problems.Put(buf)
 	}

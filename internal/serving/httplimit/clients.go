@@ -72,50 +72,50 @@ func (c *Clients) Set(trusted []netip.Prefix, from string) {
 // Of returns the client of a request: an IPv4 address, an IPv6 network of ip.ipv6_prefix bits, a name that a trusted
 // proxy states, or unknown.
 func (c *Clients) Of(r *http.Request) hottype.Client {
-	s := c.sources()
-	return s.find(peerOf(r), r.Header[s.header]).client()
+	s := c.currentSources()
+	return s.find(peerOf(r), r.Header[s.header]).toClient()
 }
 
 // Identify sets the client of a request that came from peer. peer is invalid if it has no address. lines returns the
 // lines of a header field.
 func (c *Clients) Identify(req *hottype.Request, peer netip.Addr, lines func(name string) []string) {
-	s := c.sources()
+	s := c.currentSources()
 	h := hop{addr: peer}
 	if s.header != "" {
 		h = s.find(peer, lines(s.header))
 	}
-	req.Client, req.Address = h.client(), h.addr
+	req.Client, req.Address = h.toClient(), h.addr
 }
 
 // Header returns the field in which trusted proxies name the client, or "" if they do not.
-func (c *Clients) Header() string { return c.sources().header }
+func (c *Clients) Header() string { return c.currentSources().header }
 
 // FromProxy reports whether the request came through a trusted proxy, whose X-Forwarded-* fields can be believed.
 func (c *Clients) FromProxy(r *http.Request) bool { return c.Trusts(peerOf(r)) }
 
 // Trusts reports whether a peer is a trusted proxy. The address of a unix socket is invalid.
-func (c *Clients) Trusts(peer netip.Addr) bool { return c.sources().trusts(plain(peer)) }
+func (c *Clients) Trusts(peer netip.Addr) bool { return c.currentSources().isTrusted(plainAddr(peer)) }
 
 // TrustsAny reports whether there are trusted proxies.
-func (c *Clients) TrustsAny() bool { return c.sources().trusted != nil }
+func (c *Clients) TrustsAny() bool { return c.currentSources().trusted != nil }
 
 // noTrustedProxies holds the settings of a nil *Clients.
 var noTrustedProxies = new(sources)
 
-func (c *Clients) sources() *sources {
+func (c *Clients) currentSources() *sources {
 	if c == nil {
 		return noTrustedProxies
 	}
 	return c.current.Load()
 }
 
-func (s *sources) trusts(peer netip.Addr) bool {
+func (s *sources) isTrusted(peer netip.Addr) bool {
 	return s.trusted != nil && (!peer.IsValid() || s.trusted.Lookup(peer))
 }
 
 func (s *sources) find(peer netip.Addr, lines []string) hop {
 	switch {
-	case s.header == "" || len(lines) == 0 || !s.trusts(peer):
+	case s.header == "" || len(lines) == 0 || !s.isTrusted(peer):
 		return hop{addr: peer}
 	case s.hops != nil:
 		return s.hops.walk(s.trusted, peer, lines)
@@ -145,14 +145,14 @@ func ParseClient(s string) hottype.Client {
 // peerOf returns the address of the connected peer, or an invalid one if that is not an IP address.
 func peerOf(r *http.Request) netip.Addr {
 	if ap, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		return plain(ap.Addr())
+		return plainAddr(ap.Addr())
 	}
 	a, _ := netip.ParseAddr(r.RemoteAddr)
-	return plain(a)
+	return plainAddr(a)
 }
 
-// plain returns an address in the form that prefixes match: IPv4 unmapped, without zone.
-func plain(a netip.Addr) netip.Addr {
+// plainAddr returns an address in the form that prefixes match: IPv4 unmapped, without zone.
+func plainAddr(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return a
 	}
@@ -163,14 +163,14 @@ func plain(a netip.Addr) netip.Addr {
 func ParseAddress(s string) (netip.Addr, bool) {
 	s = strings.Trim(s, " \t")
 	if a, err := netip.ParseAddr(s); err == nil {
-		return plain(a), true
+		return plainAddr(a), true
 	}
 	if ap, err := netip.ParseAddrPort(s); err == nil {
-		return plain(ap.Addr()), true
+		return plainAddr(ap.Addr()), true
 	}
 	if len(s) > 2 && s[0] == '[' && s[len(s)-1] == ']' {
 		a, err := netip.ParseAddr(s[1 : len(s)-1])
-		return plain(a), err == nil && a.Is6()
+		return plainAddr(a), err == nil && a.Is6()
 	}
 	return netip.Addr{}, false
 }

@@ -26,8 +26,8 @@ type hop struct {
 	name string
 }
 
-// client returns the hop as a client for rules. Of an IPv6 address it is the network.
-func (h hop) client() hottype.Client {
+// toClient returns the hop as a client for rules. Of an IPv6 address it is the network.
+func (h hop) toClient() hottype.Client {
 	if h.name != "" {
 		return hottype.Client{Name: h.name}
 	}
@@ -97,7 +97,7 @@ func cutLastQuoted(list string, longest int) (rest, last string, more bool) {
 		switch c := list[i]; {
 		case len(list)-i > longest+1:
 			return "", list[i:], false
-		case c == '"' && !escaped(list[:i]):
+		case c == '"' && !endsInEscape(list[:i]):
 			quoted = !quoted
 		case c == ',' && !quoted:
 			return list[:i], list[i+1:], true
@@ -106,8 +106,8 @@ func cutLastQuoted(list string, longest int) (rest, last string, more bool) {
 	return "", list, false
 }
 
-// escaped reports whether a backslash at the end of s escapes the next byte.
-func escaped(s string) bool {
+// endsInEscape reports whether a backslash at the end of s escapes the next byte.
+func endsInEscape(s string) bool {
 	return (len(s)-len(strings.TrimRight(s, `\`)))%2 == 1
 }
 

@@ -26,7 +26,7 @@ func request(remote string, header http.Header) *http.Request {
 	return r
 }
 
-func TestClientBehindProxies(t *testing.T) {
+func TestClients_FindClientBehindProxies(t *testing.T) {
 	t.Parallel()
 	c := httplimit.NewClients(prefixes("10.0.0.0/8", "fd00::/8", "::ffff:192.0.2.0/120"), "")
 	for _, tc := range []struct {
@@ -66,7 +66,7 @@ func TestClientBehindProxies(t *testing.T) {
 	}
 }
 
-func TestClientFromOtherField(t *testing.T) {
+func TestClients_ReadOtherField(t *testing.T) {
 	t.Parallel()
 	c := httplimit.NewClients(prefixes("10.0.0.0/8"), "x-real-ip")
 	for _, tc := range []struct {
@@ -85,7 +85,7 @@ func TestClientFromOtherField(t *testing.T) {
 	}
 }
 
-func TestNobodyTrusted(t *testing.T) {
+func TestClients_TrustNobodyByDefault(t *testing.T) {
 	t.Parallel()
 	header := http.Header{"X-Forwarded-For": {"1.1.1.1"}}
 	var none *httplimit.Clients
@@ -100,7 +100,7 @@ func TestNobodyTrusted(t *testing.T) {
 }
 
 // A megabyte of header costs no more than the hops that are trusted.
-func TestForgedChainIsBounded(t *testing.T) {
+func TestClients_BoundForgedChain(t *testing.T) {
 	t.Parallel()
 	c := httplimit.NewClients(prefixes("10.0.0.0/8"), "")
 	for name, lines := range map[string][]string{
@@ -118,7 +118,7 @@ func TestForgedChainIsBounded(t *testing.T) {
 }
 
 // Whatever is written before the last untrusted address does not matter.
-func TestClientCannotChooseItself(t *testing.T) {
+func TestClients_IgnoreForgedHops(t *testing.T) {
 	t.Parallel()
 	c := httplimit.NewClients(prefixes("10.0.0.0/8"), "")
 	rapid.Check(t, func(t *rapid.T) {
@@ -131,7 +131,7 @@ func TestClientCannotChooseItself(t *testing.T) {
 	})
 }
 
-func TestTrustCanChange(t *testing.T) {
+func TestClients_SetChangesTrust(t *testing.T) {
 	t.Parallel()
 	c := httplimit.NewClients(nil, "")
 	r := request("10.0.0.1:1", http.Header{"X-Forwarded-For": {"1.1.1.1"}})

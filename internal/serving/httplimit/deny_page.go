@@ -19,7 +19,6 @@ import (
 // of the request or the rules, so nothing has to be escaped.
 //
 //go:embed page.html
-//go:embed page.html
 var pageFormat string
 
 // pagePolicy lets the page use its own style and nothing else.
@@ -37,9 +36,9 @@ const (
 	reloadJitter = 4 * time.Second
 )
 
-// page returns the denial for a person.
-func page(status int, method string, v *hottype.Verdict, random float64) []byte {
-	refresh, advice := "", advise(v)
+// denialPage returns the denial for a person.
+func denialPage(status int, method string, v *hottype.Verdict, random float64) []byte {
+	refresh, advice := "", adviceFor(v)
 	if seconds := reloadAfter(method, v, random); seconds > 0 {
 		refresh = "\n" + `<meta http-equiv="refresh" content="` + strconv.FormatInt(seconds, 10) + `">`
 		advice += " This page does so by itself."
@@ -55,24 +54,24 @@ func reloadAfter(method string, v *hottype.Verdict, random float64) int64 {
 	if method != http.MethodGet || v.RetryAfter == hottype.Never || v.RetryAfter > maxReload {
 		return 0
 	}
-	return retrySeconds(v) + ceil(time.Duration(random*float64(reloadJitter)), time.Second)
+	return retrySeconds(v) + ceilUnits(time.Duration(random*float64(reloadJitter)), time.Second)
 }
 
-// text returns the denial in plain text.
-func text(status int, v *hottype.Verdict) []byte {
-	return fmt.Appendf(nil, "%d %s\n%s %s\n", status, http.StatusText(status), v.Reason.Info().Detail, advise(v))
+// denialText returns the denial in plain text.
+func denialText(status int, v *hottype.Verdict) []byte {
+	return fmt.Appendf(nil, "%d %s\n%s %s\n", status, http.StatusText(status), v.Reason.Info().Detail, adviceFor(v))
 }
 
-// advise returns the advice to a person.
-func advise(v *hottype.Verdict) string {
+// adviceFor returns the advice to a person.
+func adviceFor(v *hottype.Verdict) string {
 	if v.RetryAfter == hottype.Never {
 		return "Trying again does not help."
 	}
-	return "You can try again in " + inWords(retrySeconds(v)) + "."
+	return "You can try again in " + formatSeconds(retrySeconds(v)) + "."
 }
 
-// inWords returns a number of seconds in a unit that a person would use, rounded up.
-func inWords(seconds int64) string {
+// formatSeconds returns a number of seconds in a unit that a person would use, rounded up.
+func formatSeconds(seconds int64) string {
 	n, unit := seconds, "second"
 	switch {
 	case seconds > 48*3600:
@@ -98,9 +97,9 @@ const (
 // typeProblem is the media type of a problem document.
 const typeProblem = "application/problem+json"
 
-// problem returns the denial for programs, with the members rule, key, reason and retry_after_ms (-1 if waiting does
-// not help).
-func problem(b []byte, status int, v *hottype.Verdict) []byte {
+// appendDenial appends the denial for programs, with the members rule, key, reason and retry_after_ms (-1 if waiting
+// does not help).
+func appendDenial(b []byte, status int, v *hottype.Verdict) []byte {
 	typ := typeNone
 	if v.Window > 0 {
 		typ = typeQuota
@@ -194,7 +193,7 @@ func bodyFor(accept string) bodyKind {
 		name, params := CutOutsideQuotes(element, ';')
 		quality := qualityOf(params)
 		for kind := range q {
-			if s := coverage(strings.TrimSpace(name), bodyKind(kind)); s > specific[kind] {
+			if s := rangeCoverage(strings.TrimSpace(name), bodyKind(kind)); s > specific[kind] {
 				specific[kind], q[kind] = s, quality
 			} else if s > 0 && s == specific[kind] {
 				q[kind] = max(q[kind], quality)
@@ -210,9 +209,9 @@ func bodyFor(accept string) bodyKind {
 	return best
 }
 
-// coverage returns how specifically a media range covers a form: 3 by name, 2 by "type/*", 1 by "*/*", or 0 if it does
-// not cover it.
-func coverage(mediaRange string, kind bodyKind) int {
+// rangeCoverage returns how specifically a media range covers a form: 3 by name, 2 by "type/*", 1 by "*/*", or 0 if it
+// does not cover it.
+func rangeCoverage(mediaRange string, kind bodyKind) int {
 	names := [...]string{bodyProblem: "application/problem+json", bodyHTML: "text/html", bodyText: "text/plain"}
 	group := [...]string{bodyProblem: "application/*", bodyHTML: "text/*", bodyText: "text/*"}
 	switch {
@@ -234,14 +233,14 @@ func qualityOf(params string) int {
 		param, params = CutOutsideQuotes(params, ';')
 		name, value, _ := strings.Cut(param, "=")
 		if strings.EqualFold(strings.TrimSpace(name), "q") {
-			return thousandths(strings.TrimSpace(value))
+			return parseQuality(strings.TrimSpace(value))
 		}
 	}
 	return 1000
 }
 
-// thousandths parses a qvalue: "0" or "1" with up to three decimals. It returns 0 if s is malformed or above 1.
-func thousandths(s string) int {
+// parseQuality parses a qvalue: "0" or "1" with up to three decimals. It returns 0 if s is malformed or above 1.
+func parseQuality(s string) int {
 	q, err := strconv.ParseFloat(s, 64)
 	if err != nil || q > 1 || s[0] != '0' && s[0] != '1' || len(s) > len("0.000") ||
 		strings.Trim(s, "0123456789.") != "" {

@@ -15,7 +15,7 @@ import (
 
 const almostOne = 1 - 1.0/(1<<53)
 
-func TestPageAsksAgainOnlyWhereItMakesSense(t *testing.T) {
+func TestDenialPage_ReloadsAfterShortWait(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		method string
@@ -37,30 +37,30 @@ func TestPageAsksAgainOnlyWhereItMakesSense(t *testing.T) {
 		if got := reloadAfter(tc.method, &v, tc.random); got != tc.want {
 			t.Errorf("%+v: %d", tc, got)
 		}
-		if p := string(page(429, tc.method, &v, tc.random)); strings.Contains(p, "refresh") != (tc.want > 0) ||
+		if p := string(denialPage(429, tc.method, &v, tc.random)); strings.Contains(p, "refresh") != (tc.want > 0) ||
 			strings.Contains(p, "by itself") != (tc.want > 0) || strings.Contains(p, "%!") {
 			t.Errorf("%+v: %s", tc, p)
 		}
 	}
 }
 
-func TestInWords(t *testing.T) {
+func TestFormatSeconds_RoundsUp(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[int64]string{
 		1: "1 second", 90: "90 seconds", 91: "2 minutes", 5400: "90 minutes", 5401: "2 hours", 48 * 3600: "48 hours",
 		48*3600 + 1: "3 days",
 	} {
-		if got := inWords(seconds); got != want {
+		if got := formatSeconds(seconds); got != want {
 			t.Errorf("%d: %s, want %s", seconds, got, want)
 		}
 	}
-	if got := inWords(math.MaxInt64 / int64(time.Second)); got != "106752 days" {
+	if got := formatSeconds(math.MaxInt64 / int64(time.Second)); got != "106752 days" {
 		t.Error(got)
 	}
 }
 
 // The page and the text hold no part of the request and no name of a rule.
-func TestPageHoldsNothingOfTheRequest(t *testing.T) {
+func TestWriteDenied_QuotesNoRequest(t *testing.T) {
 	t.Parallel()
 	const evil = `"><script>alert(1)</script>`
 	v := hottype.Verdict{
@@ -79,7 +79,7 @@ func TestPageHoldsNothingOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestFormsOfADenial(t *testing.T) {
+func TestWriteDenied_SetsFieldsAndText(t *testing.T) {
 	t.Parallel()
 	v := hottype.Verdict{
 		Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 200, Window: 2 * time.Second,
@@ -120,7 +120,7 @@ func TestFormsOfADenial(t *testing.T) {
 }
 
 // Values of one allocation do not run into each other when a caller appends to one.
-func TestFieldValuesAreSeparate(t *testing.T) {
+func TestFieldValues_AreSeparate(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
 	(&Responder{}).SetLimits(h, &hottype.Verdict{Rule: "topic", Limit: 1, Window: time.Second})
@@ -130,7 +130,7 @@ func TestFieldValuesAreSeparate(t *testing.T) {
 	}
 }
 
-func TestAnswersAreChecked(t *testing.T) {
+func TestResponder_CheckRejectsInvalid(t *testing.T) {
 	t.Parallel()
 	for _, a := range []Responder{{Status: 200}, {Headers: "x"}} {
 		if a.Check() == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-func TestClientFromForwarded(t *testing.T) {
+func TestClients_ReadForwarded(t *testing.T) {
 	t.Parallel()
 	c := httplimit.NewClients(prefixes("10.0.0.0/8"), "Forwarded")
 	for _, tc := range []struct {
@@ -60,7 +60,7 @@ func TestClientFromForwarded(t *testing.T) {
 	}
 }
 
-func TestClientIsThePeer(t *testing.T) {
+func TestClients_UsePeer(t *testing.T) {
 	t.Parallel()
 	c := httplimit.NewClients(prefixes("10.0.0.0/8"), "peer")
 	r := request("10.0.0.1:999", http.Header{

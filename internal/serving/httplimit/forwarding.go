@@ -31,7 +31,7 @@ func (c *Clients) DropHopByHop(h http.Header) {
 	for _, line := range h["Connection"] {
 		for name := range strings.SplitSeq(line, ",") {
 			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
-			if !c.writes(name) {
+			if !c.isProxyField(name) {
 				delete(h, name)
 			}
 		}
@@ -71,8 +71,8 @@ func SendableHost(host string) bool {
 	return httpguts.ValidHostHeader(host) && (!strings.HasPrefix(host, "[") || !strings.Contains(host, "%"))
 }
 
-// writes reports whether trusted proxies name a client or its origin in a field.
-func (c *Clients) writes(field string) bool {
+// isProxyField reports whether trusted proxies name a client or its origin in a field.
+func (c *Clients) isProxyField(field string) bool {
 	switch field {
 	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip":
 		return true

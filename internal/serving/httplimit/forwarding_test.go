@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-func TestDropHopByHop(t *testing.T) {
+func TestDropHopByHop_LeavesOtherFields(t *testing.T) {
 	t.Parallel()
 	clients := httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "True-Client-IP")
 	for name, c := range map[string]struct{ sent, want http.Header }{
@@ -51,7 +51,7 @@ func TestDropHopByHop(t *testing.T) {
 }
 
 // "CONNECT h/topic" reaches handlers as /topic, and so it is judged.
-func TestTargetOfConnect(t *testing.T) {
+func TestTarget_OfConnectIsPath(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ method, sent, path, want string }{
 		{"GET", "/%61?x", "/a", "/%61?x"}, {"CONNECT", "h:1/topic?id=1", "/topic", "/topic?id=1"},
@@ -65,7 +65,7 @@ func TestTargetOfConnect(t *testing.T) {
 }
 
 // A request outlives its client for a time, and not itself.
-func TestOutlive(t *testing.T) {
+func TestOutlive_EndsAfterItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client, leave := context.WithCancel(t.Context())

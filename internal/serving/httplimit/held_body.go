@@ -35,16 +35,16 @@ func (g *HTTPGate) AwaitBody(w http.ResponseWriter, r *http.Request) (_ *http.Re
 		return r, noEnd, true
 	}
 	ctx, unguard := r.Context(), noEnd
-	timed, _ := ctx.Value(bodyOf{}).(*timedBody)
+	timed, _ := ctx.Value(bodyKey{}).(*timedBody)
 	body := r.Body
 	switch {
 	case timed != nil:
-		timed.hurry()
+		timed.setHeldRate()
 	case g.cfg.GuardsBodies:
-		timed = g.bodies.guard(w, body)
-		timed.hurry()
-		body, unguard = timed, timed.end
-		ctx = context.WithValue(ctx, bodyOf{}, timed)
+		timed = g.bodies.guardBody(w, body)
+		timed.setHeldRate()
+		body, unguard = timed, timed.detachConn
+		ctx = context.WithValue(ctx, bodyKey{}, timed)
 	default: // body_timeout is 0, so bodies may take any time
 		return r, noEnd, true
 	}
@@ -73,9 +73,9 @@ func noEnd() {}
 // needsSlot asks the gate. It ignores a panic, because Decide meets and reports the same one.
 func (g *HTTPGate) needsSlot(r *http.Request) (needs bool) {
 	defer func() { _ = recover() }()
-	req := g.describe(r, hottype.Client{}, 1)
+	req := g.gateRequest(r, hottype.Client{}, 1)
 	needs = g.cfg.Gate.NeedsSlot(g.cfg.Now(), req)
-	g.release(req)
+	g.releaseRequest(req)
 	return needs
 }
 

@@ -30,7 +30,7 @@ func (h *holder) Release(time.Time, *verdict.Lease) bool {
 }
 
 // A response that takes longer than the lease renews it, and no more once it has ended.
-func TestHoldRenewsUntilTheResponseEnds(t *testing.T) {
+func TestKeepLease_RenewsUntilRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &holder{}

@@ -87,21 +87,21 @@ func NewHTTPGate(cfg HTTPGateConfig) *HTTPGate {
 // Decide decides about a request of this client. A zero client stands for the client of the connection and the header,
 // and a cost of 0 for the Cost of the configuration. The body is not read.
 func (g *HTTPGate) Decide(r *http.Request, client hottype.Client, cost int64) verdict.Verdict {
-	return g.begin(r, client, cost, false)
+	return g.decideRequest(r, client, cost, false)
 }
 
 // DecideOpening is like Decide, for a stream that opens before its first message has come. Without a query its
 // parameters are unknown.
 func (g *HTTPGate) DecideOpening(r *http.Request, client hottype.Client, cost int64) verdict.Verdict {
-	return g.begin(r, client, cost, true)
+	return g.decideRequest(r, client, cost, true)
 }
 
-func (g *HTTPGate) begin(r *http.Request, client hottype.Client, cost int64, opening bool) (v verdict.Verdict) {
+func (g *HTTPGate) decideRequest(r *http.Request, client hottype.Client, cost int64, opening bool) (v verdict.Verdict) {
 	defer g.recoverTo(&v)
-	req := g.describe(r, client, cost)
+	req := g.gateRequest(r, client, cost)
 	req.ParamsUnknown = opening && !strings.Contains(req.Target, "?")
 	v = g.cfg.Gate.Begin(r.Context(), g.cfg.Now(), req, true)
-	g.release(req)
+	g.releaseRequest(req)
 	return v
 }
 
@@ -109,18 +109,18 @@ func (g *HTTPGate) begin(r *http.Request, client hottype.Client, cost int64, ope
 // count with their last verdict. For other requests count is nil.
 func (g *HTTPGate) DecideForCache(r *http.Request) (v verdict.Verdict, count func(last *verdict.Verdict)) {
 	defer g.recoverTo(&v)
-	req := g.describe(r, hottype.Client{}, 0)
+	req := g.gateRequest(r, hottype.Client{}, 0)
 	v, count = g.cfg.Gate.DecideForCache(r.Context(), g.cfg.Now(), req)
-	g.release(req)
+	g.releaseRequest(req)
 	return v, count
 }
 
 // ChargeKeys decides whether a request that was left to a response cache may go on.
 func (g *HTTPGate) ChargeKeys(r *http.Request) (v verdict.Verdict) {
 	defer g.recoverTo(&v)
-	req := g.describe(r, hottype.Client{}, 0)
+	req := g.gateRequest(r, hottype.Client{}, 0)
 	v = g.cfg.Gate.ChargeKeys(r.Context(), g.cfg.Now(), req)
-	g.release(req)
+	g.releaseRequest(req)
 	return v
 }
 
@@ -131,9 +131,9 @@ func (g *HTTPGate) recoverTo(v *verdict.Verdict) {
 	}
 }
 
-// describe returns the gate's request for an HTTP request: its target as received, its Host, its client and its header.
-// release returns it to the pool.
-func (g *HTTPGate) describe(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
+// gateRequest returns the gate's request for an HTTP request: its target as received, its Host, its client and its
+// header. releaseRequest returns it to the pool.
+func (g *HTTPGate) gateRequest(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
 	req := g.requests.Get().(*hottype.Request)
 	req.Method, req.Host, req.Target = r.Method, r.Host, Target(r)
 	req.Client, req.Header, req.Cost = client, r.Header, cost
@@ -146,7 +146,7 @@ func (g *HTTPGate) describe(r *http.Request, client hottype.Client, cost int64) 
 	return req
 }
 
-func (g *HTTPGate) release(req *hottype.Request) {
+func (g *HTTPGate) releaseRequest(req *hottype.Request) {
 	*req = hottype.Request{}
 	g.requests.Put(req)
 }
@@ -165,15 +165,15 @@ func (g *HTTPGate) ServeAllowed(w http.ResponseWriter, r *http.Request, v *verdi
 		ctx, end := Outlive(r.Context(), g.cfg.AbandonedFor)
 		defer end()
 		r = r.WithContext(ctx)
-		if u != nil && u.seen != nil {
-			u.seen.ctx = ctx
+		if u != nil && u.timer != nil {
+			u.timer.ctx = ctx
 		}
 	}
 	switch {
 	case u == nil && onStatus == nil:
 		next.ServeHTTP(w, r)
 		return
-	case u != nil && u.seen != nil && hasBody(r):
+	case u != nil && u.timer != nil && hasBody(r):
 		r = r.WithContext(r.Context()) // the body belongs to the caller's request
 	}
 	u.HandlerStartedAfterBody(r)

@@ -26,7 +26,7 @@ func fields(v hottype.Verdict) (policy, limit string) {
 	return h.Get("RateLimit-Policy"), h.Get("RateLimit")
 }
 
-func TestRateLimitFields(t *testing.T) {
+func TestSetLimits_WritesRateLimitFields(t *testing.T) {
 	t.Parallel()
 	second := time.Second
 	for _, tc := range []struct {
@@ -54,7 +54,7 @@ func TestRateLimitFields(t *testing.T) {
 }
 
 // The fields that are written by hand equal the fields that a structured-field library writes.
-func TestFieldsAreStructured(t *testing.T) {
+func TestSetLimits_WritesStructuredFields(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		v := hottype.Verdict{
@@ -89,7 +89,7 @@ func structured(t *rapid.T, rule, p string, pv int64, q string, qv int64) string
 	return s
 }
 
-func TestDenied(t *testing.T) {
+func TestWriteDenied_WritesProblem(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	w.Header().Set("Etag", `"stale"`)
@@ -119,7 +119,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-func TestDeniedForEver(t *testing.T) {
+func TestWriteDenied_ForEverHasNoRetryAfter(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	(&httplimit.Responder{Status: 403}).WriteDenied(w, http.MethodGet, nil,
@@ -131,7 +131,7 @@ func TestDeniedForEver(t *testing.T) {
 }
 
 // Fields and bodies belong to one response, so a middleware that changes them affects no other response.
-func TestRefusalsShareNothing(t *testing.T) {
+func TestWriteDenied_SharesNothing(t *testing.T) {
 	t.Parallel()
 	v := hottype.Verdict{Rule: "topic", Key: "topic?id=42", Limit: 10, Window: time.Second, RetryAfter: time.Second}
 	refuse := func() *httptest.ResponseRecorder {
@@ -155,7 +155,7 @@ func TestRefusalsShareNothing(t *testing.T) {
 }
 
 // Problem documents hold the texts of reasons without escapes.
-func TestReasonsAreJSON(t *testing.T) {
+func TestReasons_NeedNoEscapes(t *testing.T) {
 	t.Parallel()
 	for r := range hottype.Reasons() {
 		for _, text := range []string{r.String(), r.Info().Detail} {

@@ -24,7 +24,7 @@ const (
 // response of any dialect quotes more, so its length does not grow with a client's request.
 func Quote(v *hottype.Verdict) { v.Rule, v.Key = quotedRule(v.Rule), quotedKey(v.Key) }
 
-func quotedRule(rule string) string { return cut(rule, maxQuotedRule) }
+func quotedRule(rule string) string { return cutText(rule, maxQuotedRule) }
 
 // quotedKey returns a key, or the alias of a key that has one. Overrides and the API know both.
 func quotedKey(key hottype.Key) hottype.Key {
@@ -34,11 +34,11 @@ func quotedKey(key hottype.Key) hottype.Key {
 	if alias, ok := canon.Alias([]byte(key), nil); ok {
 		return hottype.Key(alias)
 	}
-	return hottype.Key(cut(string(key), maxQuotedKey))
+	return hottype.Key(cutText(string(key), maxQuotedKey))
 }
 
-// cut returns a text. If the text is longer than most, it returns its beginning and the hash of all of it.
-func cut(s string, most int) string {
+// cutText returns a text. If the text is longer than most, it returns its beginning and the hash of all of it.
+func cutText(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -91,7 +91,7 @@ func setXRateLimit(h http.Header, v *hottype.Verdict, own *fieldValues) {
 	own.set(h, fieldLimit, strconv.FormatInt(max(v.Limit, 0), 10))
 	own.set(h, fieldRemaining, strconv.FormatInt(max(v.Remaining, 0), 10))
 	if wait := resetDelay(v); wait != hottype.Never {
-		own.set(h, fieldReset, strconv.FormatInt(ceil(wait, time.Second), 10))
+		own.set(h, fieldReset, strconv.FormatInt(ceilUnits(wait, time.Second), 10))
 	}
 }
 
@@ -104,7 +104,7 @@ func setRetryAfter(h http.Header, v *hottype.Verdict, own *fieldValues) {
 	}
 }
 
-func retrySeconds(v *hottype.Verdict) int64 { return max(ceil(v.RetryAfter, time.Second), 1) }
+func retrySeconds(v *hottype.Verdict) int64 { return max(ceilUnits(v.RetryAfter, time.Second), 1) }
 
 // resetDelay returns the wait until a limit has more (on a denial) or all of it again.
 func resetDelay(v *hottype.Verdict) time.Duration {
@@ -117,7 +117,7 @@ func resetDelay(v *hottype.Verdict) time.Duration {
 func appendPolicy(b []byte, v *hottype.Verdict) []byte {
 	b = appendSFString(b, quotedRule(v.Rule))
 	b = appendParam(b, ";q=", v.Limit)
-	return appendParam(b, ";w=", max(ceil(v.Window, time.Second), 1))
+	return appendParam(b, ";w=", max(ceilUnits(v.Window, time.Second), 1))
 }
 
 func appendRateLimit(b []byte, v *hottype.Verdict) []byte {
@@ -127,7 +127,7 @@ func appendRateLimit(b []byte, v *hottype.Verdict) []byte {
 	if wait == hottype.Never {
 		return b
 	}
-	return appendParam(b, ";t=", ceil(wait, time.Second))
+	return appendParam(b, ";t=", ceilUnits(wait, time.Second))
 }
 
 func appendParam(b []byte, name string, n int64) []byte {
@@ -165,15 +165,15 @@ func AppendEscaped(b []byte, s string, plain func(byte) bool) []byte {
 	return b
 }
 
-// ceil returns the number of units that d takes, rounded up.
-func ceil(d, unit time.Duration) int64 { return limitcore.CeilDiv(int64(d), int64(unit)) }
+// ceilUnits returns the number of units that d takes, rounded up.
+func ceilUnits(d, unit time.Duration) int64 { return limitcore.CeilDiv(int64(d), int64(unit)) }
 
 // Millis returns a wait in whole milliseconds, rounded up so that waiting that long is enough, or -1 for hottype.Never.
 func Millis(d time.Duration) int64 {
 	if d == hottype.Never {
 		return -1
 	}
-	return ceil(d, time.Millisecond)
+	return ceilUnits(d, time.Millisecond)
 }
 
 // fieldValues has the values of several header fields, and the text of the values that are made for one response. The

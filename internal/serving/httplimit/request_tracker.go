@@ -17,7 +17,7 @@ import (
 type RequestTracker struct {
 	ctx     context.Context // of the request; it ends when the client leaves
 	gate    *HTTPGate
-	seen    *upstreamTimer  // nil if no limit adapts to its outcome
+	timer   *upstreamTimer  // nil if no limit adapts to its outcome
 	refund  *verdict.Refund // nil if nothing is refunded
 	release func()          // nil if it holds no slots
 
@@ -43,7 +43,7 @@ func (g *HTTPGate) newTracker(ctx context.Context, v *verdict.Verdict) *RequestT
 	}
 	u := &RequestTracker{ctx: ctx, gate: g, refund: v.Refund}
 	if v.Upstream != "" {
-		u.seen = &upstreamTimer{ctx: ctx, gate: g, upstream: v.Upstream, lease: v.Lease}
+		u.timer = &upstreamTimer{ctx: ctx, gate: g, upstream: v.Upstream, lease: v.Lease}
 	}
 	return u
 }
@@ -53,8 +53,8 @@ func (u *RequestTracker) HoldsSlots() bool { return u != nil && u.release != nil
 
 // HandlerStarted records that the handler has the whole request.
 func (u *RequestTracker) HandlerStarted() {
-	if u != nil && u.seen != nil {
-		u.seen.begin()
+	if u != nil && u.timer != nil {
+		u.timer.recordRequest()
 	}
 }
 
@@ -62,11 +62,11 @@ func (u *RequestTracker) HandlerStarted() {
 // if r has no body.
 func (u *RequestTracker) HandlerStartedAfterBody(r *http.Request) {
 	switch {
-	case u == nil || u.seen == nil:
+	case u == nil || u.timer == nil:
 	case hasBody(r):
-		r.Body = &observedBody{r.Body, u.seen}
+		r.Body = &observedBody{r.Body, u.timer}
 	default:
-		u.seen.begin()
+		u.timer.recordRequest()
 	}
 }
 
@@ -75,8 +75,8 @@ func (u *RequestTracker) ResponseStarted(status int) {
 	if u == nil || u.answeredBefore() {
 		return
 	}
-	if u.seen != nil {
-		u.seen.answered(status)
+	if u.timer != nil {
+		u.timer.recordResponse(status)
 	}
 	if u.refund != nil && u.ctx.Err() == nil { // no refund for a client that left
 		u.gate.cfg.Gate.Refund(u.gate.cfg.Now(), u.refund, status)

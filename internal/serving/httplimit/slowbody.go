@@ -35,25 +35,25 @@ func (s *SlowBodies) Protect(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
-			b := s.guard(w, r.Body)
-			defer b.end()
-			r = r.WithContext(context.WithValue(r.Context(), bodyOf{}, b)) // proxies wrap bodies
+			b := s.guardBody(w, r.Body)
+			defer b.detachConn()
+			r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, b)) // proxies wrap bodies
 			r.Body = b
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// guard sets a deadline for one body.
-func (s *SlowBodies) guard(w http.ResponseWriter, body io.ReadCloser) *timedBody {
+// guardBody sets a deadline for one body.
+func (s *SlowBodies) guardBody(w http.ResponseWriter, body io.ReadCloser) *timedBody {
 	b := &timedBody{ReadCloser: body, control: http.NewResponseController(w), owner: s,
 		left: s.Timeout, patience: s.Timeout, rate: minBodyRate}
 	b.setDeadline(time.Now().Add(s.Timeout)) // the server itself reads the rest that a handler leaves
 	return b
 }
 
-// bodyOf is the context key of a request's timedBody.
-type bodyOf struct{}
+// bodyKey is the context key of a request's timedBody.
+type bodyKey struct{}
 
 // timedBody is one body. One goroutine reads it at a time.
 type timedBody struct {
@@ -90,8 +90,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// hurry sets the rate and the patience of requests that hold slots, for a body that is still unread.
-func (b *timedBody) hurry() {
+// setHeldRate sets the rate and the patience of requests that hold slots, for a body that is still unread.
+func (b *timedBody) setHeldRate() {
 	b.rate, b.patience = heldRate, min(heldPatience, b.patience)
 	b.left = b.patience
 }
@@ -99,7 +99,7 @@ func (b *timedBody) hurry() {
 // TooSlow reports whether the body of a request came too slowly. The context of the request ends then too, so code that
 // passes a body on may see that before [ErrSlowBody].
 func TooSlow(r *http.Request) bool {
-	b, ok := r.Context().Value(bodyOf{}).(*timedBody)
+	b, ok := r.Context().Value(bodyKey{}).(*timedBody)
 	if !ok {
 		return false
 	}
@@ -120,9 +120,9 @@ func (b *timedBody) setDeadline(t time.Time) {
 	}
 }
 
-// end leaves the connection alone from now on, because its next request has deadlines of its own, while a transport may
-// still be reading this body.
-func (b *timedBody) end() {
+// detachConn leaves the connection alone from now on, because its next request has deadlines of its own, while a
+// transport may still be reading this body.
+func (b *timedBody) detachConn() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.control = nil

@@ -26,8 +26,8 @@ type upstreamTimer struct {
 	over bool
 }
 
-// begin records that the upstream has the whole request.
-func (o *upstreamTimer) begin() {
+// recordRequest records that the upstream has the whole request.
+func (o *upstreamTimer) recordRequest() {
 	now := o.gate.cfg.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -37,8 +37,8 @@ func (o *upstreamTimer) begin() {
 	}
 }
 
-// answered records that the response begins.
-func (o *upstreamTimer) answered(status int) {
+// recordResponse records that the response begins.
+func (o *upstreamTimer) recordResponse(status int) {
 	now := o.gate.cfg.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -56,13 +56,13 @@ func (o *upstreamTimer) answered(status int) {
 
 type observedBody struct {
 	io.ReadCloser
-	of *upstreamTimer
+	timer *upstreamTimer
 }
 
 func (b *observedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
-		b.of.begin()
+		b.timer.recordRequest()
 	}
 	return n, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-func TestHold(t *testing.T) {
+func TestWait_HoldsRequestBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -33,7 +33,7 @@ func TestHold(t *testing.T) {
 }
 
 // Enforce turns a verdict into a response, fields of a response, or a wait.
-func TestEnforce(t *testing.T) {
+func TestEnforce_AppliesVerdict(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		v      hottype.Verdict

@@ -38,7 +38,7 @@ type answer struct {
 // overhead is the approximate size of an answer without its body and its fields.
 const overhead = 768
 
-func (a *answer) bytes() int64 {
+func (a *answer) byteSize() int64 {
 	n := int64(overhead + len(a.body))
 	for _, f := range a.fields {
 		n += int64(len(f.name) + 40)
@@ -49,11 +49,11 @@ func (a *answer) bytes() int64 {
 	return n
 }
 
-// resident returns how long the cache has had the answer. It is negative if the clock went back, so that no answer
+// residentTime returns how long the cache has had the answer. It is negative if the clock went back, so that no answer
 // becomes fresh again.
-func (a *answer) resident(now time.Time) time.Duration { return now.Sub(a.received) }
+func (a *answer) residentTime(now time.Time) time.Duration { return now.Sub(a.received) }
 
-func within(resident, bound time.Duration) bool { return resident >= 0 && resident < bound }
+func isWithin(resident, bound time.Duration) bool { return resident >= 0 && resident < bound }
 
 // Reasons for which a response is not stored, for the counters and the Cache-Status field.
 const (
@@ -93,7 +93,7 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 	}
 	a := &answer{status: status, vary: vary, received: now, etag: h.Get("Etag")}
 	a.age = max(ageOf(h), now.Sub(date), 0)
-	lifetime := d.lifetime(h, date, targeted)
+	lifetime := d.freshnessLifetime(h, date, targeted)
 	if lifetime == absent {
 		if !d.has("public") && !slices.Contains(heuristic, status) {
 			return nil, whyStatus
@@ -105,21 +105,21 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 	a.fields = fieldsOf(h, now)
 	if a.fresh = lifetime - a.age; a.fresh <= 0 || d.has("no-cache") {
 		a.fresh = 0
-		if !a.validates() {
+		if !a.hasValidator() {
 			return nil, whyExpired
 		}
 		return a, ""
 	}
 	a.stale, a.error = a.fresh, a.fresh
 	if !d.has("must-revalidate") && !d.has("proxy-revalidate") && !d.has("s-maxage") { // which implies the second
-		a.stale += orElse(d.of("stale-while-revalidate"), s.Stale)
-		a.error = max(a.stale, a.fresh+orElse(d.of("stale-if-error"), s.StaleIfError))
+		a.stale += lifetimeOr(d.lifetimeOf("stale-while-revalidate"), s.Stale)
+		a.error = max(a.stale, a.fresh+lifetimeOr(d.lifetimeOf("stale-if-error"), s.StaleIfError))
 	}
 	return a, ""
 }
 
-// validates reports whether the handler can confirm that the response has not changed.
-func (a *answer) validates() bool { return a.etag != "" || !a.modified.IsZero() }
+// hasValidator reports whether the handler can confirm that the response has not changed.
+func (a *answer) hasValidator() bool { return a.etag != "" || !a.modified.IsZero() }
 
 // mustRevalidate reports whether each request has to have the response validated for itself: no client
 // may wait for the answer to another request.
@@ -128,16 +128,16 @@ func (a *answer) mustRevalidate() bool { return a.fresh <= 0 }
 // validFor is how long an answer is kept for validation after it may no longer be served.
 const validFor = time.Minute
 
-// wanted reports whether an answer may still be served or validated.
-func (a *answer) wanted(now time.Time) bool {
+// isUsable reports whether an answer may still be served or validated.
+func (a *answer) isUsable(now time.Time) bool {
 	until := a.error
-	if a.validates() {
+	if a.hasValidator() {
 		until += validFor
 	}
-	return within(a.resident(now), until)
+	return isWithin(a.residentTime(now), until)
 }
 
-func orElse(d, other time.Duration) time.Duration {
+func lifetimeOr(d, other time.Duration) time.Duration {
 	if d == absent {
 		return other
 	}
@@ -165,8 +165,8 @@ func varyNames(h http.Header) (names []string) {
 	return slices.Compact(names)
 }
 
-// complete adds the body. It copies a body whose unused memory exceeds a quarter of its length.
-func (a *answer) complete(body []byte) {
+// setBody completes the answer with its body. It copies a body whose unused memory exceeds a quarter of its length.
+func (a *answer) setBody(body []byte) {
 	if cap(body)-len(body) > len(body)/4 {
 		body = bytes.Clone(body)
 	}
@@ -176,20 +176,20 @@ func (a *answer) complete(body []byte) {
 	}
 }
 
-// slice returns the part of the entry, cut from a fresh larger part of the same variant, or nil if there is none. It
-// needs mu.
-func (e *entry) slice(now time.Time) *answer {
-	larger := e.of.part
+// cutFromLarger returns the part of the entry, cut from a fresh larger part of the same variant, or nil if there is
+// none. It needs mu.
+func (e *entry) cutFromLarger(now time.Time) *answer {
+	larger := e.resource.part
 	if e.part == "" || e.answer != nil || larger == nil || larger.answer == nil ||
 		strings.TrimSuffix(larger.variant, larger.part) != strings.TrimSuffix(e.variant, e.part) ||
-		!within(larger.answer.resident(now), larger.answer.fresh) {
+		!isWithin(larger.answer.residentTime(now), larger.answer.fresh) {
 		return nil
 	}
-	return larger.answer.slice(e.part)
+	return larger.answer.cutPart(e.part)
 }
 
-// slice returns a part of a partial response by its Range, or nil if part is not one range within it.
-func (a *answer) slice(part string) *answer {
+// cutPart returns a part of a partial response by its Range, or nil if part is not one range within it.
+func (a *answer) cutPart(part string) *answer {
 	var first, last, size, from, to int64
 	whole := slices.IndexFunc(a.fields, func(f field) bool { return f.name == "Content-Range" })
 	if whole < 0 {
@@ -205,7 +205,7 @@ func (a *answer) slice(part string) *answer {
 	s := *a
 	s.fields = slices.DeleteFunc(slices.Clone(a.fields), func(f field) bool { return f.name == "Content-Length" })
 	s.fields[whole].values = []string{fmt.Sprintf("bytes %d-%d/%d", from, to, size)}
-	s.complete(a.body[from-first : to-first+1 : to-first+1])
+	s.setBody(a.body[from-first : to-first+1 : to-first+1])
 	return &s
 }
 
@@ -213,9 +213,9 @@ func (a *answer) slice(part string) *answer {
 // whatever values it has for them.
 var bodyHeaders = []string{"Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Etag"}
 
-// freshened returns the answer, received now, with the fields of a 304 in place of its own (RFC 9111 section 3.2), or
-// the reason why the result must not be stored.
-func (a *answer) freshened(h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
+// freshenedCopy returns the answer, received now, with the fields of a 304 in place of its own (RFC 9111 section 3.2),
+// or the reason why the result must not be stored.
+func (a *answer) freshenedCopy(h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
 	merged := http.Header{}
 	for _, f := range a.fields {
 		merged[f.name] = f.values
@@ -228,7 +228,7 @@ func (a *answer) freshened(h http.Header, s *hottype.CachePolicy, now time.Time)
 	}
 	next, why := newAnswer(a.status, merged, s, now)
 	if next != nil {
-		next.complete(a.body)
+		next.setBody(a.body)
 	}
 	return next, why
 }
@@ -248,7 +248,7 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request, now time.Time, st
 	for i := range a.fields {
 		a.fields[i].addTo(h)
 	}
-	h["Age"] = ageField(a.age + max(a.resident(now), 0))
+	h["Age"] = ageField(a.age + max(a.residentTime(now), 0))
 	h["Cache-Status"] = status
 	if a.status == http.StatusOK && isConditional(r.Header) {
 		delete(h, "Content-Length")

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-func policy() *hottype.CachePolicy {
+func testPolicy() *hottype.CachePolicy {
 	return &hottype.CachePolicy{TTL: time.Second, Stale: 10 * time.Second, StaleIfError: time.Minute,
 		Vary: []string{"Accept-Encoding", "X-Lang"}, MaxBody: 1 << 16}
 }
@@ -26,7 +26,7 @@ func header(fields ...string) http.Header {
 
 // A response of each status is stored by the rules of RFC 9110, without a stated lifetime, with one, and with public
 // alone.
-func TestStatusesThatAreKept(t *testing.T) {
+func TestNewAnswer_StoresStatusesOfRFC9110(t *testing.T) {
 	t.Parallel()
 	byThemselves := []int{200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501} // RFC 9110, section 15.1
 	for status := 100; status < 700; status++ {
@@ -41,7 +41,8 @@ func TestStatusesThatAreKept(t *testing.T) {
 			if control != "" {
 				h.Set("Cache-Control", control)
 			}
-			if a, why := newAnswer(status, h, policy(), time.Unix(1000, 0)); (a != nil) != want || (why == "") != want {
+			if a, why := newAnswer(status, h, testPolicy(), time.Unix(1000, 0)); (a != nil) != want ||
+				(why == "") != want {
 				t.Errorf("%d %q: kept %v, %q", status, control, a != nil, why)
 			}
 		}
@@ -49,7 +50,7 @@ func TestStatusesThatAreKept(t *testing.T) {
 }
 
 // The age and the lifetimes of an answer follow from its fields.
-func TestTimesOfAnAnswer(t *testing.T) {
+func TestNewAnswer_DerivesAgeAndLifetimes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	date := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
@@ -85,7 +86,7 @@ func TestTimesOfAnAnswer(t *testing.T) {
 		{[]string{"Vary", "X-Lang, ,accept-encoding", "Vary", "X-LANG"}, 0, s, 11 * s, 61 * s, ""},
 		{[]string{"Vary", "X-Lang, X-Other"}, 0, 0, 0, 0, "vary"},
 	} {
-		a, why := newAnswer(200, header(c.fields...), policy(), now)
+		a, why := newAnswer(200, header(c.fields...), testPolicy(), now)
 		if why != c.why || (a == nil) != (why != "") {
 			t.Errorf("%q: %q", c.fields, why)
 			continue
@@ -104,12 +105,12 @@ func TestTimesOfAnAnswer(t *testing.T) {
 }
 
 // An answer is kept if any of its time is left.
-func TestLastNanosecondOfAnAnswer(t *testing.T) {
+func TestNewAnswer_StoresTheLastNanosecond(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for age, want := range map[time.Duration]time.Duration{time.Second - 1: 1, time.Second: 0} {
 		h := header("Date", made.Format(http.TimeFormat), "Cache-Control", "max-age=1")
-		a, _ := newAnswer(200, h, policy(), made.Add(age))
+		a, _ := newAnswer(200, h, testPolicy(), made.Add(age))
 		if (a != nil) != (want > 0) || a != nil && (a.fresh != want || a.mustRevalidate()) {
 			t.Errorf("%v: %+v", age, a)
 		}
@@ -117,15 +118,15 @@ func TestLastNanosecondOfAnAnswer(t *testing.T) {
 }
 
 // A part of a part is cut where it is wholly within it.
-func TestPartOfAPart(t *testing.T) {
+func TestAnswer_CutsPartOfPart(t *testing.T) {
 	t.Parallel()
 	build := func() *answer {
-		a, why := newAnswer(206, header("Content-Range", "bytes 10-19/100", "Etag", `"1"`, "A", "b"), policy(),
+		a, why := newAnswer(206, header("Content-Range", "bytes 10-19/100", "Etag", `"1"`, "A", "b"), testPolicy(),
 			time.Unix(1000, 0))
 		if a == nil {
 			t.Fatal(why)
 		}
-		a.complete([]byte("0123456789"))
+		a.setBody([]byte("0123456789"))
 		return a
 	}
 	value := func(a *answer, name string) (list []string) {
@@ -142,7 +143,7 @@ func TestPartOfAPart(t *testing.T) {
 		"bytes=12-15,17-18": "", "bytes=012-15": "", "bytes= 12-15": "", "items=12-15": "", "": "",
 	} {
 		a := build()
-		s := a.slice(part)
+		s := a.cutPart(part)
 		if (s != nil) != (want != "") {
 			t.Errorf("%q: cut %v", part, s != nil)
 		}
@@ -157,13 +158,13 @@ func TestPartOfAPart(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"bytes */100", "bytes 10-19/*", "x"} {
-		a, _ := newAnswer(206, header("Content-Range", bad), policy(), time.Unix(1000, 0))
-		if a.complete([]byte("0123456789")); a.slice("bytes=10-12") != nil {
+		a, _ := newAnswer(206, header("Content-Range", bad), testPolicy(), time.Unix(1000, 0))
+		if a.setBody([]byte("0123456789")); a.cutPart("bytes=10-12") != nil {
 			t.Errorf("cut from %q", bad)
 		}
 	}
-	whole, _ := newAnswer(200, header(), policy(), time.Unix(1000, 0))
-	if whole.complete([]byte("0123456789")); whole.slice("bytes=0-1") != nil {
+	whole, _ := newAnswer(200, header(), testPolicy(), time.Unix(1000, 0))
+	if whole.setBody([]byte("0123456789")); whole.cutPart("bytes=0-1") != nil {
 		t.Error("cut from a whole response")
 	}
 }

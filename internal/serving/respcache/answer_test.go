@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-func TestConditionsAndParts(t *testing.T) {
+func TestCache_AnswersConditionalRequests(t *testing.T) {
 	t.Parallel()
 	modified := start().Add(-time.Hour).Format(http.TimeFormat)
 	for _, warm := range []bool{true, false} { // from the cache, and by the request that fetches it
@@ -55,7 +55,7 @@ func TestConditionsAndParts(t *testing.T) {
 
 // A partial answer is stored for requests with the same Range, target and fields of Vary, and smaller ranges are
 // cut from it.
-func TestPartialAnswersAreStored(t *testing.T) {
+func TestCache_StoresPartialAnswers(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	file := bytes.NewReader([]byte("0123456789"))
@@ -118,7 +118,7 @@ func TestPartialAnswersAreStored(t *testing.T) {
 }
 
 // An upstream that answers a request for a part with the whole, or with an error, is asked by each.
-func TestOnlyPartialAnswersAreParts(t *testing.T) {
+func TestCache_StoresNoWholeAnswerAsPart(t *testing.T) {
 	t.Parallel()
 	for status, body := range map[int]string{200: "whole", 404: "none", 416: "no such part"} {
 		asked := 0
@@ -147,7 +147,7 @@ func TestOnlyPartialAnswersAreParts(t *testing.T) {
 }
 
 // A stale answer with a validator is asked for by that, and is fresh again after a 304.
-func TestRevalidation(t *testing.T) {
+func TestCache_RevalidatesStaleAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
@@ -178,7 +178,7 @@ func TestRevalidation(t *testing.T) {
 }
 
 // A POST that succeeds removes the stored responses of its target.
-func TestInvalidation(t *testing.T) {
+func TestInvalidation_RemovesTargetAfterSuccess(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		status int
@@ -198,7 +198,7 @@ func TestInvalidation(t *testing.T) {
 }
 
 // An answer that no other request may use is fetched by each for itself, and none waits.
-func TestNoCacheWithValidator(t *testing.T) {
+func TestCache_NoCacheIsFetchedWithoutWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
@@ -228,7 +228,7 @@ func TestNoCacheWithValidator(t *testing.T) {
 
 // An answer that has to be validated for each request is kept for that: the next request asks by its
 // validators, and gets the body that is kept.
-func TestNoCacheIsValidated(t *testing.T) {
+func TestCache_NoCacheIsValidated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		modified := start().Add(-time.Hour).Format(http.TimeFormat)
@@ -258,7 +258,7 @@ func TestNoCacheIsValidated(t *testing.T) {
 }
 
 // A 204, and a 304 for which the fetch did not ask, reach their client without a body, whatever length they state.
-func TestEmptyAnswers_ReachTheirClient(t *testing.T) {
+func TestCache_PassesEmptyAnswers(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusNoContent, http.StatusNotModified} {
 		synctest.Test(t, func(t *testing.T) {

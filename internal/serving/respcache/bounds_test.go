@@ -16,7 +16,7 @@ import (
 
 // Each lifetime ends to the nanosecond: of fresh answers, of answers that are served while they are fetched again, and
 // of answers that are served because the handler fails. After that they are fetched first.
-func TestEachLifetimeEnds(t *testing.T) {
+func TestCache_EndsEachLifetime(t *testing.T) {
 	t.Parallel()
 	for _, l := range lifetimes {
 		if l.fresh == 0 {
@@ -61,7 +61,7 @@ func TestEachLifetimeEnds(t *testing.T) {
 
 // An answer that is not to be kept makes its variant uncacheable for one second: requests go to the
 // handler side by side. After it they wait for each other again.
-func TestUncacheableForASecond(t *testing.T) {
+func TestCache_MarksUncacheableForASecond(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		at   time.Duration
@@ -93,7 +93,7 @@ func TestUncacheableForASecond(t *testing.T) {
 }
 
 // A refresh that the limits deny is tried again after Retry-After, and after a second at most.
-func TestDeniedRefreshIsTriedAgain(t *testing.T) {
+func TestCache_RetriesDeniedRefresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, numbered())
@@ -115,7 +115,7 @@ func TestDeniedRefreshIsTriedAgain(t *testing.T) {
 }
 
 // A request that waited in vain is denied by the verdict of the key alone.
-func TestVerdictOfATimeout(t *testing.T) {
+func TestCache_TimeoutHasVerdictOfKey(t *testing.T) {
 	t.Parallel()
 	for hot, reason := range map[bool]hottype.Reason{true: hottype.ReasonHot, false: hottype.ReasonOverride} {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestVerdictOfATimeout(t *testing.T) {
 }
 
 // Run sweeps each second, and ends the fetches with its context.
-func TestRun(t *testing.T) {
+func TestRun_SweepsEachSecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		served := true
@@ -172,7 +172,7 @@ func TestRun(t *testing.T) {
 }
 
 // A response with a validator is kept for a minute more than it may be served.
-func TestKeptForValidation(t *testing.T) {
+func TestSweep_LeavesAnswersForValidation(t *testing.T) {
 	t.Parallel()
 	for etag, until := range map[string]time.Duration{"": 61 * time.Second, `"1"`: 121 * time.Second} {
 		var fields []string
@@ -191,7 +191,7 @@ func TestKeptForValidation(t *testing.T) {
 }
 
 // A 304 changes fields, but none that is about the bytes that were stored, and is as old as it says.
-func TestFieldsOfA304(t *testing.T) {
+func TestCache_MergesFieldsOf304(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
@@ -236,7 +236,7 @@ func TestFieldsOfA304(t *testing.T) {
 }
 
 // Fields of one connection or one moment are not stored, nor are the fields that Connection names.
-func TestFieldsThatAreNotStored(t *testing.T) {
+func TestCache_StoresNoHopByHopFields(t *testing.T) {
 	t.Parallel()
 	hop := []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authentication-Info",
 		"Proxy-Authorization",

@@ -97,7 +97,7 @@ func (c *Cache) Run(ctx context.Context) error {
 // Sweep removes expired entries, and the entries of keys that are no longer served.
 func (c *Cache) Sweep(now time.Time) {
 	known := map[hottype.Key]bool{}
-	c.store.purge(now, func(key hottype.Key) bool {
+	c.store.removeEntries(now, func(key hottype.Key) bool {
 		served, asked := known[key]
 		if !asked {
 			served = c.cfg.Served == nil || c.cfg.Served(now, key)
@@ -109,7 +109,7 @@ func (c *Cache) Sweep(now time.Time) {
 
 // Purge removes the entries of a key and returns their number. Responses of fetches that run now will not be stored.
 func (c *Cache) Purge(key hottype.Key) int {
-	n := c.store.purge(c.cfg.Now(), func(k hottype.Key) bool { return k == key })
+	n := c.store.removeEntries(c.cfg.Now(), func(k hottype.Key) bool { return k == key })
 	c.purged.Add(uint64(n))
 	return n
 }
@@ -118,8 +118,8 @@ func (c *Cache) Purge(key hottype.Key) int {
 // handlers that may see the same target.
 func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingRequest, next http.Handler, scope string) {
 	v := &left.Verdict
-	if why := bypass(r, v.Cache); why != "" {
-		c.pass(w, r, left, next, why)
+	if why := bypassReason(r, v.Cache); why != "" {
+		c.passToHandler(w, r, left, next, why)
 		return
 	}
 	var (
@@ -139,17 +139,17 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 		switch {
 		case f.answer != nil:
 			if f.lead {
-				c.refresh(f.fetch, r, next)
+				c.fetchInBackground(f.fetch, r, next)
 			}
-			c.hit(w, r, left, f.answer, f.now, wait != nil)
+			c.serveAnswer(w, r, left, f.answer, f.now, wait != nil)
 			return
 		case f.pass && partial:
-			c.pass(w, r, left, next, byRange)
+			c.passToHandler(w, r, left, next, byRange)
 			return
 		case f.pass:
-			c.pass(w, r, left, next, byUncacheable)
+			c.passToHandler(w, r, left, next, byUncacheable)
 			return
-		case f.lead && c.lead(w, r, left, f.fetch, next):
+		case f.lead && c.leadFetch(w, r, left, f.fetch, next):
 			return
 		}
 		if wait == nil {
@@ -160,7 +160,7 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 		case <-f.fetch.done:
 			c.collapsed.Add(1)
 		case <-wait.C:
-			c.late(w, r, left, f.fetch, next)
+			c.serveTimedOut(w, r, left, f.fetch, next)
 			return
 		case <-r.Context().Done():
 			return // the client left
@@ -168,49 +168,51 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *PendingReque
 	}
 }
 
-// hit answers a request with a, whose age and lifetime are those at time now.
-func (c *Cache) hit(w http.ResponseWriter, r *http.Request, left *PendingRequest, a *answer, now time.Time,
+// serveAnswer answers a request with a, whose age and lifetime are those at time now.
+func (c *Cache) serveAnswer(w http.ResponseWriter, r *http.Request, left *PendingRequest, a *answer, now time.Time,
 	waited bool) {
 	left.count(&left.Verdict)
 	c.cfg.Answers.Enforce(w, r, &left.Verdict.Verdict)
 	a.write(w, r, now, hitField(a, now, waited))
 }
 
-// charge charges the keys of a request. The verdict has a lease if the request holds a slot, of its client or of a key.
-func (c *Cache) charge(r *http.Request, left *PendingRequest) verdict.Verdict {
+// chargeKeys charges the keys of a request. The verdict has a lease if the request holds a slot of its client or of a
+// key.
+func (c *Cache) chargeKeys(r *http.Request, left *PendingRequest) verdict.Verdict {
 	v := c.cfg.Gate.ChargeKeys(r)
 	v.Lease = cmp.Or(v.Lease, left.Verdict.Lease)
 	return v
 }
 
-// pass sends a request to the handler as if there were no cache.
-func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *PendingRequest, next http.Handler, why string) {
-	c.bypassed[index(why)].Add(1)
-	v := c.charge(r, left)
+// passToHandler sends a request to the handler as if there were no cache.
+func (c *Cache) passToHandler(w http.ResponseWriter, r *http.Request, left *PendingRequest, next http.Handler,
+	why string) {
+	c.bypassed[reasonIndex(why)].Add(1)
+	v := c.chargeKeys(r, left)
 	defer c.cfg.Gate.KeepLease(v.Lease)()
 	left.count(&v)
-	w.Header()["Cache-Status"] = forwarded("bypass", why, false)
+	w.Header()["Cache-Status"] = forwardedField("bypass", why, false)
 	if c.cfg.Answers.Enforce(w, r, &v.Verdict) {
 		c.cfg.Gate.ServeAllowed(w, r, &v, next, nil)
 	}
 }
 
-// lead fetches a response for the client of a request and for all requests that wait for it, and reports whether the
-// client has its answer. It does not if the fetch is plain, because a plain fetch is for others too, or if the
+// leadFetch fetches a response for the client of a request and for all requests that wait for it, and reports whether
+// the client has its answer. It does not if the fetch is plain, because a plain fetch is for others too, or if the
 // response is for clients with other fields. If the keys' limits deny the fetch, the client gets the stale answer, if
 // there is one, or a denial.
-func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
+func (c *Cache) leadFetch(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
 	next http.Handler) (answered bool) {
-	charged := c.charge(r, left)
+	charged := c.chargeKeys(r, left)
 	if !charged.Allowed {
-		c.deny(w, r, left, f, &charged)
+		c.denyFetch(w, r, left, f, &charged)
 		return true
 	}
 	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
 	c.fetched.Add(1)
 	if f.plain {
 		close(f.gone)
-		c.fetches.Go(func() { c.fetch(f, next, &charged) })
+		c.fetches.Go(func() { c.runFetch(f, next, &charged) })
 		return false
 	}
 	left.count(&charged)
@@ -225,50 +227,50 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *PendingReques
 	ended := make(chan struct{})
 	c.fetches.Go(func() {
 		defer close(ended)
-		c.fetch(f, next, &charged)
+		c.runFetch(f, next, &charged)
 	})
-	left.again = !f.stream(w, r, fwd, !left.again)
+	left.again = !f.streamResponse(w, r, fwd, !left.again)
 	if left.Verdict.Lease != nil || left.again && charged.Lease != nil {
 		<-ended // a client that left holds its slot until the handler has ended
 	}
 	return !left.again
 }
 
-// deny ends a fetch that the limits of the key deny, and answers the client for which it was made.
-func (c *Cache) deny(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
+// denyFetch ends a fetch that the limits of the key deny, and answers the client for which it was made.
+func (c *Cache) denyFetch(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
 	denied *verdict.Verdict) {
 	now := c.cfg.Now()
 	c.denied.Add(1)
 	if f.backup != nil {
-		f.deny(now.Add(fetchBackoff), now)
-		c.hit(w, r, left, f.backup, now, false)
+		f.finishDenied(now.Add(fetchBackoff), now)
+		c.serveAnswer(w, r, left, f.backup, now, false)
 		return
 	}
-	f.deny(time.Time{}, now)
+	f.finishDenied(time.Time{}, now)
 	left.count(denied)
 	c.cfg.Answers.Enforce(w, r, &denied.Verdict)
 }
 
-// refresh fetches a response in the background, unless the keys' limits deny it.
-func (c *Cache) refresh(f *fetch, r *http.Request, next http.Handler) {
+// fetchInBackground fetches a response in the background, unless the keys' limits deny it.
+func (c *Cache) fetchInBackground(f *fetch, r *http.Request, next http.Handler) {
 	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
 	close(f.gone)
 	c.fetches.Go(func() {
 		charged := c.cfg.Gate.ChargeKeys(f.request)
 		if charged.Allowed {
 			c.fetched.Add(1)
-			c.fetch(f, next, &charged)
+			c.runFetch(f, next, &charged)
 			return
 		}
 		c.denied.Add(1)
 		f.cancel()
 		now := c.cfg.Now()
-		f.deny(now.Add(min(fetchBackoff, max(charged.RetryAfter, time.Millisecond))), now)
+		f.finishDenied(now.Add(min(fetchBackoff, max(charged.RetryAfter, time.Millisecond))), now)
 	})
 }
 
-// fetch runs a fetch, in a goroutine that Run waits for.
-func (c *Cache) fetch(f *fetch, next http.Handler, charged *verdict.Verdict) {
+// runFetch runs a fetch, in a goroutine that Run waits for.
+func (c *Cache) runFetch(f *fetch, next http.Handler, charged *verdict.Verdict) {
 	defer c.recordFetch(f) // also if the handler ends its goroutine
 	defer c.cfg.Gate.KeepLease(charged.Lease)()
 	httplimit.Wait(f.request.Context(), &charged.Verdict)

@@ -24,8 +24,8 @@ const (
 	byUncacheable = "uncacheable"
 )
 
-// bypass returns the reason why the cache must not answer a request, or "" if it may.
-func bypass(r *http.Request, s *hottype.CachePolicy) string {
+// bypassReason returns the reason why the cache must not answer a request, or "" if it may.
+func bypassReason(r *http.Request, s *hottype.CachePolicy) string {
 	h := r.Header
 	switch {
 	case len(h["Authorization"]) > 0, len(h["Proxy-Authorization"]) > 0:
@@ -94,7 +94,7 @@ func appendVariant(b []byte, r *http.Request, vary []string, part string) []byte
 			b = append(b, 0) // absent is not empty
 			continue
 		}
-		b = appendPart(append(b, 1), normal(name, values))
+		b = appendPart(append(b, 1), normalForm(name, values))
 	}
 	if part != "" {
 		b = append(append(b, 2), part...)

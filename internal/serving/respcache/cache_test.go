@@ -12,7 +12,7 @@ import (
 )
 
 // A tape: at a second, an answer with a body and a Cache-Status.
-func TestFreshStaleAndGone(t *testing.T) {
+func TestCache_ServesFreshThenStale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, numbered("Content-Type", "text/plain"))
@@ -42,7 +42,7 @@ func TestFreshStaleAndGone(t *testing.T) {
 }
 
 // One request is under way for all clients; each gets the whole answer.
-func TestOneFetchForAll(t *testing.T) {
+func TestCache_FetchesOnceForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
@@ -68,7 +68,7 @@ func TestOneFetchForAll(t *testing.T) {
 	})
 }
 
-func TestWaitTimeout(t *testing.T) {
+func TestCache_DeniesAfterWaitTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -97,7 +97,7 @@ func TestWaitTimeout(t *testing.T) {
 }
 
 // While the key's limit denies fetches, stale answers are served for as long as they may be.
-func TestDeniedRefresh(t *testing.T) {
+func TestCache_ServesStaleWhileLimitDenies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, numbered())
@@ -119,7 +119,7 @@ func TestDeniedRefresh(t *testing.T) {
 	})
 }
 
-func TestPurgeAndSweep(t *testing.T) {
+func TestCache_PurgesAndSweeps(t *testing.T) {
 	t.Parallel()
 	hot := true
 	b := build(t, respcache.Config{Served: func(time.Time, hottype.Key) bool { return hot }}, numbered())

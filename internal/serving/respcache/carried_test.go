@@ -36,7 +36,7 @@ func TestFirstFetch_CarriesNothingForOthers(t *testing.T) {
 
 // The types and languages that a client accepts reach the upstream, as far as they are harmless. A response that may
 // depend on them without a Vary is confirmed at once by a fetch without them.
-func TestFirstFetch_SaysWhatItsClientAccepts(t *testing.T) {
+func TestFirstFetch_CarriesWhatItsClientAccepts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +86,7 @@ func TestFirstFetch_IsRepeatedForADroppedField(t *testing.T) {
 
 // No client gets a coding that it did not accept from an upstream that compresses without a Vary, and each that
 // accepts gzip gets it.
-func TestCodings_NeverReachOtherClients(t *testing.T) {
+func TestCache_SendsOnlyAcceptedCodings(t *testing.T) {
 	t.Parallel()
 	line := rapid.StringOfN(rapid.RuneFrom([]rune("gziprbq=0.5;*, ")), 0, 12, -1)
 	known := rapid.SampledFrom([]string{"", "gzip", "gzip, br", "GZIP;q=0.1", "gzip;q=0", "identity", "*", "br;q=1",

@@ -21,15 +21,15 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// counts are the counters that are not 0.
-func counts(all map[string]uint64) map[string]uint64 {
+// nonZeroCounts are the counters that are not 0.
+func nonZeroCounts(all map[string]uint64) map[string]uint64 {
 	some := maps.Clone(all)
 	maps.DeleteFunc(some, func(_ string, n uint64) bool { return n == 0 })
 	return some
 }
 
 // A request that passes by, and an answer that is not kept, counts once and for one reason.
-func TestEachReasonCounts(t *testing.T) {
+func TestStats_CountEachReasonOnce(t *testing.T) {
 	t.Parallel()
 	for reason, change := range map[string]func(*http.Request){
 		"authorization": func(r *http.Request) { r.Header.Set("Proxy-Authorization", "x") },
@@ -49,8 +49,8 @@ func TestEachReasonCounts(t *testing.T) {
 		w := httptest.NewRecorder()
 		b.ServeHTTP(w, r)
 		s := b.Stats()
-		if !maps.Equal(counts(s.Bypassed), map[string]uint64{reason: 1}) || len(counts(s.NotStored)) > 0 ||
-			s.Fetched != 0 ||
+		if !maps.Equal(nonZeroCounts(s.Bypassed), map[string]uint64{reason: 1}) ||
+			len(nonZeroCounts(s.NotStored)) > 0 || s.Fetched != 0 ||
 			b.gate.charged.Load() != 1 || len(b.gate.counted) != 1 ||
 			w.Header().Get("Cache-Status") != "hotparam; fwd=bypass; detail="+reason {
 			t.Errorf("%s: %+v %v", reason, s, w.Header())
@@ -77,19 +77,19 @@ func TestEachReasonCounts(t *testing.T) {
 		}
 		b.get("/topic?id=1")
 		b.get("/topic?id=1")
-		if err := b.end(t); err != nil {
+		if err := b.waitForFetches(t); err != nil {
 			t.Error(err)
 		}
 		s := b.Stats()
-		if !maps.Equal(counts(s.NotStored), map[string]uint64{reason: 1}) || s.Fetched != 1 || s.Failed != 0 ||
-			!maps.Equal(counts(s.Bypassed), map[string]uint64{"uncacheable": 1}) {
+		if !maps.Equal(nonZeroCounts(s.NotStored), map[string]uint64{reason: 1}) || s.Fetched != 1 || s.Failed != 0 ||
+			!maps.Equal(nonZeroCounts(s.Bypassed), map[string]uint64{"uncacheable": 1}) {
 			t.Errorf("%s: %+v", reason, s)
 		}
 	}
 }
 
-// end waits for the fetches of a cache.
-func (b *bundle) end(t *testing.T) error {
+// waitForFetches waits for the fetches of a cache.
+func (b *bundle) waitForFetches(t *testing.T) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -97,7 +97,7 @@ func (b *bundle) end(t *testing.T) error {
 }
 
 // A purge removes and counts all variants of a key, and leaves other keys alone.
-func TestPurgeOfVariants(t *testing.T) {
+func TestPurge_RemovesAllVariants(t *testing.T) {
 	t.Parallel()
 	b := build(t, respcache.Config{}, numbered("Vary", "X-Lang"))
 	for _, lang := range []string{"de", "en", "fr"} {
@@ -121,7 +121,7 @@ func TestPurgeOfVariants(t *testing.T) {
 
 // A change takes out its target and what Location and Content-Location name of the same host, if the
 // handler answers it without an error.
-func TestWhatAChangeTakesOut(t *testing.T) {
+func TestInvalidation_RemovesNamedLocations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		method, name, value string
@@ -179,7 +179,7 @@ func TestWhatAChangeTakesOut(t *testing.T) {
 
 // A fetch that fails counts once, whether a stored answer took its place or not; a panic that the client's
 // server does not see is logged.
-func TestFailedFetchesCount(t *testing.T) {
+func TestStats_CountFailedFetchOnce(t *testing.T) {
 	t.Parallel()
 	fails := func(with any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

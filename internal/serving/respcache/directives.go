@@ -71,25 +71,25 @@ func parseDirectives(lines []string) directives {
 // add adds a directive. Of two values that contradict each other, the stricter one holds. A field list as in
 // private="X-Name" is taken for the whole response, which is allowed and safe.
 func (d directives) add(name, value string) {
-	age := seconds(value)
+	age := parseSeconds(value)
 	if before, again := d[name]; again {
 		age = min(before, age)
 	}
 	d[name] = age
 }
 
-func (d directives) has(name string) bool { return d.of(name) != absent }
+func (d directives) has(name string) bool { return d.lifetimeOf(name) != absent }
 
-// of returns the lifetime of a directive, or absent if the response does not have it.
-func (d directives) of(name string) time.Duration {
+// lifetimeOf returns the lifetime of a directive, or absent if the response does not have it.
+func (d directives) lifetimeOf(name string) time.Duration {
 	if age, ok := d[name]; ok {
 		return age
 	}
 	return absent
 }
 
-// seconds reads a delta-seconds, also a quoted one, which RFC 9111 section 5.2 advises recipients to accept.
-func seconds(s string) time.Duration {
+// parseSeconds reads a delta-seconds, also a quoted one, which RFC 9111 section 5.2 advises recipients to accept.
+func parseSeconds(s string) time.Duration {
 	if n := len(s); n >= 2 && s[0] == '"' && s[n-1] == '"' {
 		s = s[1 : n-1]
 	}
@@ -103,13 +103,13 @@ func seconds(s string) time.Duration {
 	return time.Duration(min(n, maxSeconds)) * time.Second
 }
 
-// lifetime returns how long a response is fresh from its beginning, or absent if it does not state that.
-func (d directives) lifetime(h http.Header, date time.Time, targeted bool) time.Duration {
+// freshnessLifetime returns how long a response is fresh from its beginning, or absent if it does not state that.
+func (d directives) freshnessLifetime(h http.Header, date time.Time, targeted bool) time.Duration {
 	switch lines := h["Expires"]; {
 	case d.has("s-maxage"):
-		return d.of("s-maxage")
+		return d.lifetimeOf("s-maxage")
 	case d.has("max-age"):
-		return d.of("max-age")
+		return d.lifetimeOf("max-age")
 	case len(lines) > 0 && !targeted:
 		at, err := parseDate(lines[0])
 		if err != nil || len(lines) > 1 {
@@ -124,7 +124,7 @@ func (d directives) lifetime(h http.Header, date time.Time, targeted bool) time.
 // is not a number is ignored (RFC 9111 section 5.1).
 func ageOf(h http.Header) time.Duration {
 	first, _, _ := strings.Cut(h.Get("Age"), ",")
-	return seconds(strings.Trim(first, " \t"))
+	return parseSeconds(strings.Trim(first, " \t"))
 }
 
 // parseDate parses a date in one of the forms of HTTP. It is stricter than http.ParseTime, which accepts "2:01:18" and

@@ -13,7 +13,7 @@ import (
 )
 
 // fetch is one request to the handler for all clients of a variant, and the ResponseWriter of that request. The handler
-// runs in a goroutine of its own. The client for which the fetch began, if there is one, reads along by stream.
+// runs in a goroutine of its own. The client for which the fetch began, if there is one, reads along by streamResponse.
 //
 // While the response may be stored, it is buffered, and the handler never waits for the client. Otherwise each Write
 // passes its bytes to the client and waits until the client has taken them.
@@ -71,12 +71,12 @@ type handlerResponse struct {
 
 // fetchProgress holds the state of a fetch, for its client and for the requests that wait.
 type fetchProgress struct {
-	held       bool        // the client gets nothing before the fetch ends
-	outlasting *time.Timer // calls outlast; nil while the header has not come
-	slow       bool        // the body took longer than requests may wait for it
-	expired    bool        // the fetch took too long for its response to be stored
-	released   bool        // the fetch is no longer in its entry
-	finished   bool
+	held      bool        // the client gets nothing before the fetch ends
+	slowTimer *time.Timer // calls markSlow; nil while the header has not come
+	slow      bool        // the body took longer than requests may wait for it
+	expired   bool        // the fetch took too long for its response to be stored
+	released  bool        // the fetch is no longer in its entry
+	finished  bool
 }
 
 // fetchResult holds the outcome of a fetch that has ended, for its client and for the counters.
@@ -89,13 +89,13 @@ type fetchResult struct {
 	stored   *answer // the response to store; may be nil
 }
 
-func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.CachePolicy) *fetch {
+func newFetch(s *store, sh *shard, e *entry, backup *answer, serve *hottype.CachePolicy) *fetch {
 	if e.answer != nil {
 		e.answer.memory.retain()
 	}
 	return &fetch{
 		fetchSetup: fetchSetup{
-			store: s, shard: sh, entry: e, prior: e.answer, backup: backup, serve: serve, vary: e.of.vary,
+			store: s, shard: sh, entry: e, prior: e.answer, backup: backup, serve: serve, vary: e.resource.vary,
 			header: http.Header{},
 		},
 		done: make(chan struct{}), wake: make(chan struct{}, 1), taken: make(chan struct{}),
@@ -104,7 +104,7 @@ func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.Cac
 }
 
 var (
-	errNobody   = errors.New("respcache: no client reads the response")
+	errNoReader = errors.New("respcache: no client reads the response")
 	errFinished = errors.New("respcache: Write after the handler has returned")
 )
 
@@ -147,27 +147,27 @@ func (f *fetch) run(next http.Handler) {
 		if broken == nil && !returned {
 			broken = http.ErrAbortHandler
 		}
-		f.end(broken)
+		f.finishResponse(broken)
 	}()
 	next.ServeHTTP(f, f.request)
 	returned = true
 }
 
-// end ends the fetch of a handler that has returned, or panicked with broken.
-func (f *fetch) end(broken any) {
+// finishResponse ends the fetch of a handler that has returned, or panicked with broken.
+func (f *fetch) finishResponse(broken any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if broken == nil && f.status == 0 {
-		f.begin(http.StatusOK)
+		f.beginResponse(http.StatusOK)
 	}
-	if broken == nil && f.status != http.StatusNotModified && (f.request.Context().Err() != nil || !f.whole()) {
+	if broken == nil && f.status != http.StatusNotModified && (f.request.Context().Err() != nil || !f.isWhole()) {
 		broken = http.ErrAbortHandler
 	}
 	f.finish(broken)
 }
 
-// whole reports whether the body has the length that the handler declared.
-func (f *fetch) whole() bool { return f.declaredLength < 0 || f.declaredLength == f.length }
+// isWhole reports whether the body has the length that the handler declared.
+func (f *fetch) isWhole() bool { return f.declaredLength < 0 || f.declaredLength == f.length }
 
 // fetchBackoff is the longest pause of a variant after a fetch that failed, was denied, or had no response to store.
 const fetchBackoff = time.Second
@@ -191,10 +191,10 @@ type outcome struct {
 func (f *fetch) finish(broken any) {
 	now := f.now()
 	o := outcome{answer: f.answer}
-	f.panicked, f.trailer = broken, f.trailers()
+	f.panicked, f.trailer = broken, f.trailerFields()
 	switch {
 	case f.status == http.StatusNotModified && f.held && broken == nil:
-		o.answer = f.freshen(now)
+		o.answer = f.freshenPrior(now)
 	case f.backup != nil && (f.held || f.status == 0):
 		f.result, f.held, broken = f.backup, true, nil
 		o = outcome{failed: true}
@@ -203,7 +203,7 @@ func (f *fetch) finish(broken any) {
 	case o.answer != nil && len(f.trailer) > 0: // not announced
 		o.answer, f.why = nil, whyStream
 	case o.answer != nil:
-		o.answer.complete(f.body)
+		o.answer.setBody(f.body)
 	}
 	o.notStored = o.answer == nil && !o.failed
 	f.stored = o.answer
@@ -214,16 +214,16 @@ func (f *fetch) finish(broken any) {
 		f.unread = true
 	default:
 	}
-	if f.outlasting != nil {
-		f.outlasting.Stop()
+	if f.slowTimer != nil {
+		f.slowTimer.Stop()
 	}
 	f.release(o, now)
-	f.forgetPrior()
+	f.releasePrior()
 	f.notify()
 }
 
-// forgetPrior releases the answer that a 304 would have freshened.
-func (f *fetch) forgetPrior() {
+// releasePrior releases the answer that a 304 would have freshened.
+func (f *fetch) releasePrior() {
 	if f.prior != nil {
 		f.prior.memory.release()
 	}
@@ -236,15 +236,15 @@ func (f *fetch) release(o outcome, now time.Time) {
 	case !f.released:
 		f.released = true
 		f.store.finishFetch(f, o, now)
-		f.letGo()
+		f.wakeWaiters()
 	case o.answer != nil:
-		f.store.keepLate(f, o.answer, now)
+		f.store.storeLate(f, o.answer, now)
 	}
 }
 
-// freshen updates the stored response after a 304. It needs mu.
-func (f *fetch) freshen(now time.Time) *answer {
-	a, why := f.prior.freshened(f.sent, f.serve, now)
+// freshenPrior updates the stored response after a 304. It needs mu.
+func (f *fetch) freshenPrior(now time.Time) *answer {
+	a, why := f.prior.freshenedCopy(f.sent, f.serve, now)
 	f.why = why
 	if f.result = a; a == nil {
 		f.result = f.prior
@@ -252,12 +252,12 @@ func (f *fetch) freshen(now time.Time) *answer {
 	return a
 }
 
-// deny ends a fetch that never began.
-func (f *fetch) deny(retry time.Time, now time.Time) {
+// finishDenied ends a fetch that never began.
+func (f *fetch) finishDenied(retry time.Time, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.release(outcome{retryAt: retry}, now)
-	f.forgetPrior()
+	f.releasePrior()
 }
 
 func serverFailed(status int) bool {

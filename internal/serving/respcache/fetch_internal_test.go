@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// lone is a fetch of an entry at a time, whose client reads nothing yet.
-func lone(t *testing.T, prior *answer, plain bool, at time.Time) *fetch {
+// loneFetch is a fetch of an entry at a time, whose client reads nothing yet.
+func loneFetch(t *testing.T, prior *answer, plain bool, at time.Time) *fetch {
 	t.Helper()
 	s := newStore(1 << 20)
 	sh := &s.shards[0]
 	r := httptest.NewRequest(http.MethodHead, "/topic?id=1", strings.NewReader("body"))
-	e := sh.entry(r, []byte("t"), "topic?id=1", true, "")
+	e := sh.findEntry(r, []byte("t"), "topic?id=1", true, "")
 	if prior != nil {
 		s.setAnswer(sh, e, prior, prior.received)
 	}
-	f := newFlight(s, sh, e, prior, policy())
+	f := newFetch(s, sh, e, prior, testPolicy())
 	e.fetch, f.plain = f, plain
 	r.Header = header("Accept", "x", "Cookie", "a=b", "If-None-Match", "c", "If-Modified-Since", "d", "Range", "e",
 		"If-Range", "f", "X-Real-Ip", "192.0.2.1")
@@ -32,14 +32,14 @@ func lone(t *testing.T, prior *answer, plain bool, at time.Time) *fetch {
 	return f
 }
 
-func stored(at time.Time, fields ...string) *answer {
-	a, _ := newAnswer(200, header(fields...), policy(), at)
-	a.complete([]byte("old"))
+func storedAnswer(at time.Time, fields ...string) *answer {
+	a, _ := newAnswer(200, header(fields...), testPolicy(), at)
+	a.setBody([]byte("old"))
 	return a
 }
 
 // A fetch asks the handler for the whole response, with the conditions of the stored answer instead of the client's.
-func TestRequestOfAFetch(t *testing.T) {
+func TestFetch_RequestsWholeAnswer(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	modified := now.Add(-time.Hour).Format(http.TimeFormat)
@@ -60,9 +60,9 @@ func TestRequestOfAFetch(t *testing.T) {
 	} {
 		var prior *answer
 		if c.prior != nil {
-			prior = stored(now, c.prior...)
+			prior = storedAnswer(now, c.prior...)
 		}
-		f := lone(t, prior, c.plain, now)
+		f := loneFetch(t, prior, c.plain, now)
 		if c.strip {
 			f.serve.StripCookies = true
 			f.prepare(t.Context(), f.request, time.Minute, f.now)
@@ -82,11 +82,11 @@ func TestRequestOfAFetch(t *testing.T) {
 }
 
 // A fetch that no client reads ends with its time; each ends with the cache, and not with the client that began it.
-func TestEndOfAFetch(t *testing.T) {
+func TestFetch_OutlivesItsClient(t *testing.T) {
 	t.Parallel()
 	all, end := context.WithCancel(t.Context())
 	client, left := context.WithCancel(t.Context())
-	f := lone(t, nil, false, time.Unix(1000, 0))
+	f := loneFetch(t, nil, false, time.Unix(1000, 0))
 	f.prepare(all, f.request.WithContext(client), time.Hour, f.now)
 	left()
 	if f.request.Context().Err() != nil {
@@ -100,7 +100,7 @@ func TestEndOfAFetch(t *testing.T) {
 }
 
 // Each end of a fetch has its effect on the entry.
-func TestOutcomeOfAFetch(t *testing.T) {
+func TestFetch_AppliesOutcomeToEntry(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	answers := func(status int, body string, fields ...string) http.HandlerFunc {
@@ -151,12 +151,12 @@ func TestOutcomeOfAFetch(t *testing.T) {
 	} {
 		var prior *answer
 		if c.age > 0 {
-			prior = stored(now.Add(-c.age), "Etag", "v")
+			prior = storedAnswer(now.Add(-c.age), "Etag", "v")
 		}
-		f := lone(t, prior, c.plain, now)
+		f := loneFetch(t, prior, c.plain, now)
 		f.run(c.how)
 		e := f.entry
-		if e.of.vary != nil || f.entry.fetch != nil || !f.finished || !f.released {
+		if e.resource.vary != nil || f.entry.fetch != nil || !f.finished || !f.released {
 			t.Errorf("%s: %+v", c.name, f)
 		}
 		body := ""
@@ -177,10 +177,10 @@ func TestOutcomeOfAFetch(t *testing.T) {
 		if body != c.body || next != c.next || e.notStored != c.notStored || e.failing != c.fails ||
 			(f.broken != nil) != c.broken ||
 			(prior != nil && f.result == prior) != c.backup {
-			t.Errorf("%s: %q, %s, %d notStored, failing %v, broken %v, backup %v; want %+v", c.name, body, next, e.notStored,
-				e.failing, f.broken, prior != nil && f.result == prior, c)
+			t.Errorf("%s: %q, %s, %d notStored, failing %v, broken %v, backup %v; want %+v", c.name, body, next,
+				e.notStored, e.failing, f.broken, prior != nil && f.result == prior, c)
 		}
-		f.clientGone()
+		f.detachClient()
 		if got := f.store.bytes.Load(); got != e.bytes || f.shard.lru.Len() != 1 {
 			t.Errorf("%s: %d bytes are counted, and %d are in the only entry of %d", c.name, got, e.bytes,
 				f.shard.lru.Len())
@@ -189,10 +189,10 @@ func TestOutcomeOfAFetch(t *testing.T) {
 }
 
 // Room for a body is taken for all of it at the first part if its length is known, else for each part.
-func TestRoomForABody(t *testing.T) {
+func TestFetch_ReservesRoomForBody(t *testing.T) {
 	t.Parallel()
 	for length, want := range map[string][]int64{"": {3, 5, 9}, "9": {9, 9, 9}} {
-		f := lone(t, nil, false, time.Unix(1000, 0))
+		f := loneFetch(t, nil, false, time.Unix(1000, 0))
 		f.run(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if length != "" {
 				w.Header().Set("Content-Length", length)

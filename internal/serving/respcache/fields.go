@@ -119,7 +119,7 @@ func fetchFields(r *http.Request, vary []string) http.Header {
 	for _, name := range vary {
 		delete(h, name)
 		if values := r.Header[name]; len(values) > 0 {
-			h[name] = []string{normal(name, values)}
+			h[name] = []string{normalForm(name, values)}
 		}
 	}
 	h["Accept-Encoding"] = []string{normalCodings(codingsOf(r.Header["Accept-Encoding"]))}
@@ -136,7 +136,7 @@ func firstFields(r *http.Request, vary, listed []string) (h http.Header, asks []
 		if h[name] != nil {
 			continue
 		}
-		if list := harmless(normal(name, r.Header[name])); list != "" {
+		if list := harmlessMembers(normalForm(name, r.Header[name])); list != "" {
 			h[name] = []string{list}
 			if list != "*/*" && list != "*" {
 				asks = append(asks, name)
@@ -149,9 +149,9 @@ func firstFields(r *http.Request, vary, listed []string) (h http.Header, asks []
 // maxAccepted bounds the Accept and the Accept-Language of a fetch whose key does not have them, in bytes.
 const maxAccepted = 512
 
-// harmless returns the members of a list that consist of letters, digits and the punctuation of types, languages and
-// weights, as far as they fit. An upstream may repeat them in a response for others.
-func harmless(list string) string {
+// harmlessMembers returns the members of a list that consist of letters, digits and the punctuation of types, languages
+// and weights, as far as they fit. An upstream may repeat them in a response for others.
+func harmlessMembers(list string) string {
 	kept := ""
 	for _, member := range membersOf([]string{list}) {
 		if strings.Trim(member, acceptChars) != "" || len(kept)+len(member)+2 > maxAccepted {
@@ -167,9 +167,9 @@ func harmless(list string) string {
 
 const acceptChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789*/+-._;= "
 
-// overlooks reports whether r has one of the fields in vary, which a response names, with another meaning than the
-// fetch that was made of r.
-func (f *fetch) overlooks(r *http.Request, vary []string) bool {
+// hasAlteredField reports whether r has one of the fields in vary, which a response names, with another meaning than
+// the fetch that was made of r.
+func (f *fetch) hasAlteredField(r *http.Request, vary []string) bool {
 	carried, _ := firstFields(r, f.vary, f.serve.Vary)
 	asked := fetchFields(r, vary)
 	return slices.ContainsFunc(vary, func(name string) bool {
@@ -177,17 +177,17 @@ func (f *fetch) overlooks(r *http.Request, vary []string) bool {
 	})
 }
 
-// normal returns a field as one line, in a form that all its spellings of the same meaning share. Several lines are one
-// list (RFC 9110 section 5.3). Space around members means nothing. Their order in Accept-Language means nothing either,
-// because weights express the preference.
-func normal(name string, values []string) string {
+// normalForm returns a field as one line, in a form that all its spellings of the same meaning share. Several lines are
+// one list (RFC 9110 section 5.3). Space around members means nothing. Their order in Accept-Language means nothing
+// either, because weights express the preference.
+func normalForm(name string, values []string) string {
 	members := membersOf(values)
 	if name == "Accept-Language" {
 		for i, m := range members {
-			members[i] = language(m)
+			members[i] = normalLanguage(m)
 		}
 		slices.Sort(members)
-		slices.SortStableFunc(members, func(a, b string) int { return cmp.Compare(weight(b), weight(a)) })
+		slices.SortStableFunc(members, func(a, b string) int { return cmp.Compare(weightOf(b), weightOf(a)) })
 	}
 	return strings.Join(members, ", ")
 }
@@ -206,8 +206,8 @@ func membersOf(lines []string) (members []string) {
 	return members
 }
 
-// language writes a member of Accept-Language as browsers do: "de", "en-US;q=0.8", "zh-Hant-TW".
-func language(member string) string {
+// normalLanguage writes a member of Accept-Language as browsers do: "de", "en-US;q=0.8", "zh-Hant-TW".
+func normalLanguage(member string) string {
 	tag, weight, _ := strings.Cut(member, ";")
 	parts := strings.Split(strings.ToLower(strings.Trim(tag, " \t")), "-")
 	for i, p := range parts[1:] {
@@ -224,8 +224,8 @@ func language(member string) string {
 	return strings.Join(parts, "-") + ";" + weight
 }
 
-// weight returns the weight of a member of a list, or 1 without one.
-func weight(member string) float64 {
+// weightOf returns the weight of a member of a list, or 1 without one.
+func weightOf(member string) float64 {
 	_, text, ok := strings.Cut(member, ";q=")
 	if !ok {
 		return 1

@@ -19,7 +19,7 @@ import (
 
 // A refresh sends the handler the same request, whichever client caused it, so that the stored answer stays for all
 // others.
-func TestNoClientDecidesForOthers(t *testing.T) {
+func TestRefresh_IndependentOfClient(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{
 		"Accept", "Accept-Language", "User-Agent", "Referer", "X-Lang", "Cache-Control", "Sec-Fetch-Mode",
@@ -53,7 +53,7 @@ func TestNoClientDecidesForOthers(t *testing.T) {
 
 // A refresh has the fields of the key in their normal form, the addresses, and nothing else of the
 // client that caused it.
-func TestRefreshCarriesTheKey(t *testing.T) {
+func TestRefresh_CarriesFieldsOfKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var got http.Header
@@ -78,7 +78,7 @@ func TestRefreshCarriesTheKey(t *testing.T) {
 }
 
 // One meaning has one variant.
-func TestSpellingsShareVariants(t *testing.T) {
+func TestCache_SharesVariantBetweenSpellings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
@@ -104,7 +104,7 @@ func TestSpellingsShareVariants(t *testing.T) {
 
 // Where nothing is stored, a client whose fetches are not to be kept takes the cache from the others
 // for two seconds, and not for ever.
-func TestFirstFetchesFail(t *testing.T) {
+func TestFirstFetch_FailuresBlockCacheTwoSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +128,7 @@ func TestFirstFetchesFail(t *testing.T) {
 }
 
 // An error that one client's fields caused, and that may be stored, reaches other clients once at most.
-func TestErrorsAreConfirmed(t *testing.T) {
+func TestCache_ConfirmsStoredErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
@@ -150,7 +150,7 @@ func TestErrorsAreConfirmed(t *testing.T) {
 
 // An answer whose refreshes store nothing stays until its lifetime ends, whatever the response is, and the handler is
 // asked once a second.
-func TestUnkeptRefreshes(t *testing.T) {
+func TestRefresh_WithoutAnswerLeavesStoredOne(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		status int
@@ -181,7 +181,7 @@ func TestUnkeptRefreshes(t *testing.T) {
 
 // While the handler fails slowly, requests are answered at once and it is asked once a second; only
 // the first ones wait, and not for long.
-func TestStaleIfErrorAnswersAtOnce(t *testing.T) {
+func TestStaleIfError_AnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, delay := range []time.Duration{0, 200 * time.Millisecond, 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestStaleIfErrorAnswersAtOnce(t *testing.T) {
 }
 
 // Two requests have different keys if the handler can distinguish them by the fields of the key.
-func TestKeysHaveSeparators(t *testing.T) {
+func TestKeys_HaveSeparators(t *testing.T) {
 	t.Parallel()
 	part := rapid.StringMatching(`[asx:,/\n]{0,4}`)
 	type seen struct {
@@ -265,7 +265,7 @@ func TestKeysHaveSeparators(t *testing.T) {
 }
 
 // Informational answers reach the client of the fetch; the answer is stored without them.
-func TestInformationalAnswers(t *testing.T) {
+func TestCache_PassesInformationalResponses(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
 		w.answer(func(res http.ResponseWriter, _ *http.Request) {
@@ -285,7 +285,7 @@ func TestInformationalAnswers(t *testing.T) {
 }
 
 // CDN-Cache-Control is for caches like this one, and takes precedence over Cache-Control.
-func TestTargetedCacheControl(t *testing.T) {
+func TestTargetedCacheControl_TakesPrecedence(t *testing.T) {
 	t.Parallel()
 	past := start().Add(-time.Hour).Format(http.TimeFormat)
 	for _, c := range []struct {

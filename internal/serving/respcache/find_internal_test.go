@@ -44,7 +44,7 @@ func (c *situation) expect() (answer, backup, pass, lead, wait, plain, alone boo
 }
 
 // find returns the expected result in each situation of an entry.
-func TestEachSituationOfAnEntry(t *testing.T) {
+func TestFind_HandlesEachSituation(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	const s = time.Second
@@ -69,11 +69,11 @@ func TestEachSituationOfAnEntry(t *testing.T) {
 func (c *situation) find(now time.Time) string {
 	st := newStore(1 << 20)
 	target := []byte("t")
-	sh := st.shard(target)
+	sh := st.shardOf(target)
 	r := httptest.NewRequest("GET", "/topic?id=1", nil)
-	e := sh.entry(r, target, "topic?id=1", true, "")
+	e := sh.findEntry(r, target, "topic?id=1", true, "")
 	if c.age > 0 {
-		a := stored(now.Add(-c.age))
+		a := storedAnswer(now.Add(-c.age))
 		a.unsure = c.unsure
 		st.setAnswer(sh, e, a, now.Add(-c.age))
 	}
@@ -86,12 +86,12 @@ func (c *situation) find(now time.Time) string {
 	}
 	var running *fetch
 	if c.running {
-		running = newFlight(st, sh, e, nil, policy())
+		running = newFetch(st, sh, e, nil, testPolicy())
 		e.fetch = running
 	}
 	f := st.find(r, target, &verdict.Verdict{Verdict: hottype.Verdict{
 		Key: "topic?id=1",
-	}, Cache: policy()}, func() time.Time { return now },
+	}, Cache: testPolicy()}, func() time.Time { return now },
 		c.partial, "")
 	wait, alone := f.fetch != nil && !f.lead, f.lead && f.fetch != e.fetch
 	if wait && f.fetch != running || f.lead && f.fetch == running || alone != (f.lead && f.fetch.released) {

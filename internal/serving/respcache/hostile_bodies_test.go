@@ -17,7 +17,7 @@ import (
 )
 
 // A body far beyond max_body streams on to its client, takes no memory, and no client waits for it.
-func TestHugeBodies(t *testing.T) { // alone: it looks at the heap
+func TestCache_StreamsHugeBodies(t *testing.T) { // alone: it looks at the heap
 	size := int64(64 << 20)
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
 		size = 1 << 30
@@ -76,7 +76,7 @@ func TestHugeBodies(t *testing.T) { // alone: it looks at the heap
 }
 
 // Who begins many long answers and ends none takes no more memory than there is.
-func TestLongAnswersThatNeverEnd(t *testing.T) {
+func TestCache_BoundsMemoryOfEndlessAnswers(t *testing.T) {
 	t.Parallel()
 	const memory = 1 << 20
 	eachWay(t, respcache.Config{Memory: memory, Timeout: time.Minute}, func(t *testing.T, w *way) {
@@ -104,7 +104,7 @@ func TestLongAnswersThatNeverEnd(t *testing.T) {
 
 // Who never begins an answer is given up in time. Others wait no longer than they may, and all is
 // well when the origin is.
-func TestHandlerThatNeverResponds(t *testing.T) {
+func TestCache_GivesUpSilentHandler(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{Timeout: 500 * time.Millisecond}, func(t *testing.T, w *way) {
 		w.answer(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -127,7 +127,7 @@ func TestHandlerThatNeverResponds(t *testing.T) {
 }
 
 // An upstream that never ends its header is a failure, and not an answer that grows in memory.
-func TestHeaderWithoutEnd(t *testing.T) {
+func TestCache_RejectsEndlessHeader(t *testing.T) {
 	t.Parallel()
 	w := open(t, respcache.Config{}, true, false)
 	lines := []byte(strings.Repeat("X-Field: 0123456789abcdef0123456789abcdef\r\n", 1000))
@@ -153,7 +153,7 @@ func TestHeaderWithoutEnd(t *testing.T) {
 }
 
 // A client who leaves ends nothing for others.
-func TestCanceledClientDoesNotCancelFetch(t *testing.T) {
+func TestFetch_SurvivesCanceledClient(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []bool{false, true} {
 		eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
@@ -190,7 +190,7 @@ func TestCanceledClientDoesNotCancelFetch(t *testing.T) {
 
 // An endless response that no client can use ends, whether its client left before it was known to be
 // one, or it was fetched behind a stale answer.
-func TestEndlessAnswersEnd(t *testing.T) {
+func TestCache_EndsUnreadEndlessAnswers(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
 		hold := make(chan struct{})

@@ -12,7 +12,7 @@ import (
 
 // A handler that uses its header, its buffer and its ResponseWriter after it has returned changes no stored answer, and
 // takes no memory.
-func TestHandlersThatGoOn(t *testing.T) {
+func TestFetch_IgnoresReturnedHandler(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
 		w := open(t, respcache.Config{}, false, h2)
@@ -52,7 +52,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 }
 
 // A Content-Length that is invalid, or less than the written bytes, has the same effect as without a cache.
-func TestHandlersWithFalseLengths(t *testing.T) {
+func TestCache_HandlesFalseContentLength(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
 		for i, length := range []string{"-4", "four", "", "99999999999999999999", "4"} {
@@ -76,7 +76,7 @@ func TestHandlersWithFalseLengths(t *testing.T) {
 }
 
 // A handler that wants the connection gets an error from the cache, and no client waits for ever.
-func TestHandlersThatHijack(t *testing.T) {
+func TestFetch_RefusesHijack(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
 		w.answer(func(res http.ResponseWriter, _ *http.Request) {
@@ -100,7 +100,7 @@ func TestHandlersThatHijack(t *testing.T) {
 }
 
 // A response that was requested before a change is not stored after it, and handlers of changes can flush.
-func TestChangesWhileFetching(t *testing.T) {
+func TestInvalidation_DiscardsRunningFetch(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
 		var changed atomic.Bool

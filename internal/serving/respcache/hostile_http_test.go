@@ -17,7 +17,7 @@ import (
 
 // HEAD is answered from the stored response to GET, and GET from that to HEAD, because a HEAD fetches the whole
 // response.
-func TestHead(t *testing.T) {
+func TestCache_AnswersHeadFromGet(t *testing.T) {
 	t.Parallel()
 	for _, methods := range [][]string{{"GET", "HEAD"}, {"HEAD", "GET"}, {"HEAD", "HEAD"}} {
 		eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
@@ -45,7 +45,7 @@ func TestHead(t *testing.T) {
 }
 
 // Parts of a stored answer equal the parts that the origin sends.
-func TestRanges(t *testing.T) {
+func TestCache_ServesRangesLikeOrigin(t *testing.T) {
 	t.Parallel()
 	const page = "0123456789abcdefghij"
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
@@ -110,7 +110,7 @@ func parts(t *testing.T, r *reply) (list []string) {
 }
 
 // Trailers reach the client. A response with trailers is not stored, even if it does not announce them.
-func TestTrailers(t *testing.T) {
+func TestCache_PassesTrailersUnstored(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
 		for _, announced := range []bool{true, false} {
@@ -140,7 +140,7 @@ func TestTrailers(t *testing.T) {
 
 // Variants never mix, and there is room for some of them: the bytes are bounded, and what had to go
 // is counted.
-func TestVariants(t *testing.T) {
+func TestCache_SeparatesAndEvictsVariants(t *testing.T) {
 	t.Parallel()
 	variants, memory := 1000, int64(128<<10)
 	if os.Getenv("HOTPARAM_NIGHTLY") != "" {
@@ -172,7 +172,7 @@ func TestVariants(t *testing.T) {
 }
 
 // No answer becomes fresh again by a clock that goes back, and nothing else waits for it.
-func TestClockSteps(t *testing.T) {
+func TestCache_SurvivesClockSteps(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
 		serial, control := 0, ""
@@ -204,7 +204,7 @@ func TestClockSteps(t *testing.T) {
 
 // A response with far more lines and greater numbers than usual is treated as any other, and is not stored if the
 // origin forbids it.
-func TestHostileFields(t *testing.T) {
+func TestCache_HandlesHostileFields(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
 		for i, c := range []struct {

@@ -17,7 +17,7 @@ const topic = "/topic?id=1"
 
 // Of many concurrent users, each identified in another way, no user gets the response of another user. Users without an
 // identity share one response.
-func TestUsersNeverMix(t *testing.T) {
+func TestCache_NeverMixesUsers(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
 		var serial atomic.Int64
@@ -67,7 +67,7 @@ func TestUsersNeverMix(t *testing.T) {
 
 // Pages with status 404 or 410 are stored like others. A failure is stored only if its fields allow it explicitly, and
 // no client gets it while there is a stale answer.
-func TestErrorPages(t *testing.T) {
+func TestCache_StoresExplicitlyCacheableErrors(t *testing.T) {
 	t.Parallel()
 	page := func(status int, control string) http.HandlerFunc {
 		return func(res http.ResponseWriter, _ *http.Request) {
@@ -119,7 +119,7 @@ func TestErrorPages(t *testing.T) {
 }
 
 // However an answer comes, all get the same and the whole of it, and the origin is asked once.
-func TestAnswersAreWhole(t *testing.T) {
+func TestCache_ServesWholeAnswers(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat("line\n", 2000)
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
@@ -174,7 +174,7 @@ func flush(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
 
 // After a handler has died in the middle of a body, no client takes the short response for a whole one, neither the
 // client to whom it streamed nor the waiting ones, and nothing remains stored.
-func TestShortAnswers(t *testing.T) {
+func TestCache_NeverServesShortAnswers(t *testing.T) {
 	t.Parallel()
 	half := strings.Repeat("x", 5000)
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {

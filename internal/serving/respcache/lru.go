@@ -9,22 +9,22 @@ func (s *store) setAnswer(sh *shard, e *entry, a *answer, now time.Time) {
 		s.bytes.Add(own)
 	}
 	if e.answer, e.bytes = a, own; a != nil {
-		s.measure(a).retain()
+		s.memoryOf(a).retain()
 		e.bytes += a.memory.bytes
 	}
 	if before != nil {
 		before.memory.release()
 	}
 	e.moved = time.Time{}
-	sh.touch(e, now)
+	sh.markUsed(e, now)
 }
 
 // ownBytes returns the bytes of an entry without its answer.
-func (e *entry) ownBytes() int64 { return int64(overhead + 2*len(e.of.target) + len(e.variant)) }
+func (e *entry) ownBytes() int64 { return int64(overhead + 2*len(e.resource.target) + len(e.variant)) }
 
-// touch makes an entry the most recently used one. It does not move it again within a second, because a hot key would
-// be moved at every request.
-func (sh *shard) touch(e *entry, now time.Time) {
+// markUsed makes an entry the most recently used one. It does not move it again within a second, because a hot key
+// would be moved at every request.
+func (sh *shard) markUsed(e *entry, now time.Time) {
 	if d := now.Sub(e.moved); e.bytes == 0 || d >= 0 && d < time.Second {
 		return
 	}
@@ -35,8 +35,8 @@ func (sh *shard) touch(e *entry, now time.Time) {
 	sh.lru.MoveToFront(e.listed)
 }
 
-// forget removes the answer or marker of an entry. An answer's bytes count until its last reader has it.
-func (s *store) forget(sh *shard, e *entry) {
+// removeAnswer removes the answer or marker of an entry. An answer's bytes count until its last reader has it.
+func (s *store) removeAnswer(sh *shard, e *entry) {
 	if e.bytes == 0 {
 		return
 	}
@@ -48,37 +48,37 @@ func (s *store) forget(sh *shard, e *entry) {
 	e.listed, e.answer, e.bytes, e.uncacheableUntil = nil, nil, 0, time.Time{}
 }
 
-// drop removes an entry that has neither answer, marker nor fetch, and its resource with the last entry.
-func (s *store) drop(sh *shard, e *entry) {
+// removeIfEmpty removes an entry that has neither answer, marker nor fetch, and its resource with the last entry.
+func (s *store) removeIfEmpty(sh *shard, e *entry) {
 	if e.bytes != 0 || e.fetch != nil {
 		return
 	}
-	if e.of.variants[e.variant] == e {
-		delete(e.of.variants, e.variant)
+	if e.resource.variants[e.variant] == e {
+		delete(e.resource.variants, e.variant)
 	}
-	if len(e.of.variants) == 0 && sh.resources[e.of.target] == e.of {
-		delete(sh.resources, e.of.target)
+	if len(e.resource.variants) == 0 && sh.resources[e.resource.target] == e.resource {
+		delete(sh.resources, e.resource.target)
 	}
 }
 
-// remove removes a whole resource. The responses of its fetches are not stored.
-func (s *store) remove(sh *shard, res *resource) {
+// removeResource removes a whole resource. The responses of its fetches are not stored.
+func (s *store) removeResource(sh *shard, res *resource) {
 	for _, e := range res.variants {
-		s.forget(sh, e)
+		s.removeAnswer(sh, e)
 		e.fetch = nil
 	}
 	clear(res.variants)
 	delete(sh.resources, res.target)
 }
 
-// shrink evicts the least recently used entries while the store exceeds its limit, beginning with the shard own.
+// evictExcess evicts the least recently used entries while the store exceeds its limit, beginning with the shard own.
 // Evicting an answer that is being read would free nothing, so such an answer counts as used.
-func (s *store) shrink(own *shard) {
+func (s *store) evictExcess(own *shard) {
 	for i := range shards {
 		if s.bytes.Load() <= s.limit {
 			return
 		}
-		sh := &s.shards[(own.at+i)%shards]
+		sh := &s.shards[(own.index+i)%shards]
 		sh.mu.Lock()
 		for n := sh.lru.Len(); n > 0 && s.bytes.Load() > s.limit; n-- {
 			e := sh.lru.Back().Value.(*entry)
@@ -86,18 +86,18 @@ func (s *store) shrink(own *shard) {
 				sh.lru.MoveToFront(e.listed)
 				continue
 			}
-			s.forget(sh, e)
+			s.removeAnswer(sh, e)
 			sh.evicted++
-			s.drop(sh, e)
+			s.removeIfEmpty(sh, e)
 		}
 		sh.mu.Unlock()
 	}
 }
 
-// reserve counts n bytes of a response that is not yet complete. It reports whether there is room for them.
-func (s *store) reserve(sh *shard, n int64) bool {
+// reserveBytes counts n bytes of a response that is not yet complete. It reports whether there is room for them.
+func (s *store) reserveBytes(sh *shard, n int64) bool {
 	if s.bytes.Add(n); s.bytes.Load() > s.limit {
-		s.shrink(sh)
+		s.evictExcess(sh)
 	}
 	if s.bytes.Load() > s.limit {
 		s.bytes.Add(-n)

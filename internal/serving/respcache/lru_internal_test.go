@@ -33,7 +33,7 @@ func lists(sh *shard) (forward, back []*entry) {
 
 // A store evicts the same entries as a model with the simplest list by use, and counts the same bytes: no more than
 // necessary, from its own shard first. A use within a second of the last one moves nothing.
-func TestEvictionOrder(t *testing.T) {
+func TestStore_EvictsLeastRecentlyUsed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStore(rapid.Int64Range(2000, 9000).Draw(rt, "limit"))
@@ -54,11 +54,11 @@ func TestEvictionOrder(t *testing.T) {
 			sh := &s.shards[at]
 			r := &http.Request{Header: http.Header{}}
 			target := fmt.Sprint("t", rapid.IntRange(0, 3).Draw(rt, "target"))
-			i := slices.IndexFunc(model[at], func(u used) bool { return u.e.of.target == target })
+			i := slices.IndexFunc(model[at], func(u used) bool { return u.e.resource.target == target })
 			switch rapid.IntRange(0, 3).Draw(rt, "what") {
 			case 0:
 				if i >= 0 {
-					sh.touch(model[at][i].e, now)
+					sh.markUsed(model[at][i].e, now)
 					if u := model[at][i]; now.Sub(u.moved) >= time.Second || now.Before(u.moved) {
 						u.moved = now
 						model[at] = append([]used{u}, slices.Delete(model[at], i, i+1)...)
@@ -67,8 +67,8 @@ func TestEvictionOrder(t *testing.T) {
 			case 1:
 				if i >= 0 {
 					e := model[at][i].e
-					s.forget(sh, e)
-					s.drop(sh, e)
+					s.removeAnswer(sh, e)
+					s.removeIfEmpty(sh, e)
 					model[at] = slices.Delete(model[at], i, i+1)
 				}
 			default:
@@ -78,13 +78,13 @@ func TestEvictionOrder(t *testing.T) {
 					a = &answer{body: make([]byte, rapid.IntRange(0, 900).Draw(rt, "body"))}
 					size += 768 + int64(len(a.body))
 				}
-				e := sh.entry(r, []byte(target), "k", true, "")
+				e := sh.findEntry(r, []byte(target), "k", true, "")
 				s.setAnswer(sh, e, a, now)
 				if i >= 0 {
 					model[at] = slices.Delete(model[at], i, i+1)
 				}
 				model[at] = append([]used{{e, size, now}}, model[at]...)
-				s.shrink(sh)
+				s.evictExcess(sh)
 				for k := 0; k < shards; k++ {
 					for other := (at + k) % shards; total() > s.limit && len(model[other]) > 0; evicted[other]++ {
 						model[other] = model[other][:len(model[other])-1]
@@ -114,39 +114,39 @@ func TestEvictionOrder(t *testing.T) {
 
 // Bytes of incomplete responses count too. A response without room is not taken, and returns the bytes that were
 // counted for it.
-func TestReserve(t *testing.T) {
+func TestStore_ReservesBytesWithinLimit(t *testing.T) {
 	t.Parallel()
 	s := newStore(5000)
 	sh := &s.shards[0]
-	e := sh.entry(&http.Request{}, []byte("t"), hottype.Key("k"), true, "")
+	e := sh.findEntry(&http.Request{}, []byte("t"), hottype.Key("k"), true, "")
 	s.setAnswer(sh, e, nil, time.Unix(1, 0))
 	stored := s.bytes.Load()
-	if !s.reserve(sh, 5000-stored) || s.bytes.Load() != 5000 || sh.evicted != 0 {
+	if !s.reserveBytes(sh, 5000-stored) || s.bytes.Load() != 5000 || sh.evicted != 0 {
 		t.Errorf("all that is free is not given: %d bytes, %d evicted", s.bytes.Load(), sh.evicted)
 	}
-	if !s.reserve(sh, 1) || s.bytes.Load() != 5001-stored || sh.evicted != 1 {
+	if !s.reserveBytes(sh, 1) || s.bytes.Load() != 5001-stored || sh.evicted != 1 {
 		t.Errorf("nothing is evicted for it: %d bytes, %d evicted", s.bytes.Load(), sh.evicted)
 	}
-	if s.reserve(sh, stored) || s.bytes.Load() != 5001-stored {
+	if s.reserveBytes(sh, stored) || s.bytes.Load() != 5001-stored {
 		t.Errorf("more is given than there is: %d bytes", s.bytes.Load())
 	}
 }
 
 // An answer that differs by a field that no other one of its target did takes their place; later ones go beside
 // it by the fields of all.
-func TestVariantsBecomeMore(t *testing.T) {
+func TestStore_AddsFieldsOfVary(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	s := newStore(1 << 20)
-	sh := s.shard([]byte("t"))
+	sh := s.shardOf([]byte("t"))
 	keep := func(plain bool, lang string, vary ...string) *fetch {
 		r := &http.Request{Header: http.Header{"X-Lang": {lang}}}
-		e := sh.entry(r, []byte("t"), "k", true, "")
+		e := sh.findEntry(r, []byte("t"), "k", true, "")
 		e.failing, e.notStored, e.uncacheableUntil = true, 1, now
-		f := newFlight(s, sh, e, nil, policy())
+		f := newFetch(s, sh, e, nil, testPolicy())
 		f.request, f.plain = r, plain
-		s.keep(f, &answer{vary: vary, fresh: time.Second}, now)
-		f.forgetPrior()
+		s.storeAnswer(f, &answer{vary: vary, fresh: time.Second}, now)
+		f.releasePrior()
 		return f
 	}
 	res := func() *resource { return sh.resources["t"] }
@@ -175,17 +175,17 @@ func TestVariantsBecomeMore(t *testing.T) {
 	if e := f.entry; e.notStored != 1 || e.failing {
 		t.Errorf("%+v", e)
 	}
-	s.keep(f, &answer{}, now)
+	s.storeAnswer(f, &answer{}, now)
 	if e := f.entry; !e.uncacheableUntil.Equal(now.Add(time.Second)) {
 		t.Errorf("%+v", e)
 	}
 	s.invalidate([]byte("t"))
-	if s.keepLate(f, &answer{}, now); len(sh.resources) != 0 || s.bytes.Load() != 0 {
+	if s.storeLate(f, &answer{}, now); len(sh.resources) != 0 || s.bytes.Load() != 0 {
 		t.Error("what was taken out meanwhile is stored")
 	}
 	f = keep(false, "de")
 	before := s.bytes.Load()
-	if s.keepLate(f, &answer{body: make([]byte, 100), fresh: time.Second}, now); s.bytes.Load() != before+100 {
+	if s.storeLate(f, &answer{body: make([]byte, 100), fresh: time.Second}, now); s.bytes.Load() != before+100 {
 		t.Errorf("%d bytes after %d", s.bytes.Load(), before)
 	}
 }

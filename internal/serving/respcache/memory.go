@@ -23,11 +23,11 @@ func (m *memory) release() {
 	}
 }
 
-// measure returns the memory of an answer whose body is complete, and makes it if needed. It needs the lock under which
-// the answer was made.
-func (s *store) measure(a *answer) *memory {
+// memoryOf returns the memory of an answer whose body is complete, and makes it if needed. It needs the lock under
+// which the answer was made.
+func (s *store) memoryOf(a *answer) *memory {
 	if a.memory == nil {
-		a.memory = &memory{bytes: a.bytes(), total: &s.bytes}
+		a.memory = &memory{bytes: a.byteSize(), total: &s.bytes}
 	}
 	return a.memory
 }
@@ -43,7 +43,7 @@ func (f *fetch) lendBody(a *answer) {
 	}
 	if a != nil && len(a.body) > 0 && len(f.body) > 0 && &a.body[0] == &f.body[0] {
 		f.store.bytes.Add(-f.reserved)
-		f.lent = f.store.measure(a)
+		f.lent = f.store.memoryOf(a)
 		f.lent.retain()
 		return
 	}

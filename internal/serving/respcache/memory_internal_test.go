@@ -29,12 +29,12 @@ func TestMemory_OfAnAnswerCountsUntilItIsRead(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	s := newStore(8000)
-	sh := s.shard([]byte("read"))
+	sh := s.shardOf([]byte("read"))
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	set := func(target string) *answer {
 		a := &answer{status: http.StatusOK, body: make([]byte, 2000)}
-		s.setAnswer(sh, sh.entry(r, []byte(target), "k", true, ""), a, now)
-		s.shrink(sh)
+		s.setAnswer(sh, sh.findEntry(r, []byte(target), "k", true, ""), a, now)
+		s.evictExcess(sh)
 		return a
 	}
 	a, w, done := set("read"), newSlowReader(), make(chan struct{})
@@ -48,10 +48,10 @@ func TestMemory_OfAnAnswerCountsUntilItIsRead(t *testing.T) {
 	if sh.resources["read"] == nil || sh.resources["second"] != nil || sh.resources["third"] == nil {
 		t.Errorf("not the oldest that is not read is given up: %v", sh.resources)
 	}
-	s.remove(sh, sh.resources["third"])
-	s.remove(sh, sh.resources["read"])
-	if n := s.bytes.Load(); n != a.bytes() {
-		t.Errorf("%d bytes are counted while %d are read", n, a.bytes())
+	s.removeResource(sh, sh.resources["third"])
+	s.removeResource(sh, sh.resources["read"])
+	if n := s.bytes.Load(); n != a.byteSize() {
+		t.Errorf("%d bytes are counted while %d are read", n, a.byteSize())
 	}
 	close(w.goOn)
 	<-done
@@ -64,12 +64,12 @@ func TestMemory_OfAnAnswerCountsUntilItIsRead(t *testing.T) {
 func TestMemory_OfABufferedBodyCountsUntilItIsRead(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]bool{"kept": false, "broken off": true} {
-		f := lone(t, nil, false, time.Unix(1000, 0))
+		f := loneFetch(t, nil, false, time.Unix(1000, 0))
 		w, done := newSlowReader(), make(chan struct{})
 		go func() {
 			defer close(done)
 			defer func() { _ = recover() }() // as the server does
-			f.stream(w, httptest.NewRequest(http.MethodGet, "/", nil), "miss", false)
+			f.streamResponse(w, httptest.NewRequest(http.MethodGet, "/", nil), "miss", false)
 		}()
 		f.run(http.HandlerFunc(func(h http.ResponseWriter, _ *http.Request) {
 			h.Header().Set("Content-Length", "1000")
@@ -79,7 +79,7 @@ func TestMemory_OfABufferedBodyCountsUntilItIsRead(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}
 		}))
-		f.store.remove(f.shard, f.entry.of)
+		f.store.removeResource(f.shard, f.entry.resource)
 		if n := f.store.bytes.Load(); n < 1000 {
 			t.Errorf("%s: %d bytes are counted while 1000 are read", name, n)
 		}
@@ -94,12 +94,12 @@ func TestMemory_OfABufferedBodyCountsUntilItIsRead(t *testing.T) {
 // An answer that a fetch may freshen counts until the fetch has landed.
 func TestMemory_OfAPriorAnswerCountsUntilTheFetchLands(t *testing.T) {
 	t.Parallel()
-	prior := stored(time.Unix(1000, 0), "Etag", "v")
-	f := lone(t, prior, true, time.Unix(1000, 0))
+	prior := storedAnswer(time.Unix(1000, 0), "Etag", "v")
+	f := loneFetch(t, prior, true, time.Unix(1000, 0))
 	close(f.gone)
-	f.store.remove(f.shard, f.entry.of)
-	if n := f.store.bytes.Load(); n != prior.bytes() {
-		t.Errorf("%d bytes are counted, and the prior answer has %d", n, prior.bytes())
+	f.store.removeResource(f.shard, f.entry.resource)
+	if n := f.store.bytes.Load(); n != prior.byteSize() {
+		t.Errorf("%d bytes are counted, and the prior answer has %d", n, prior.byteSize())
 	}
 	f.run(http.NotFoundHandler())
 	if n := f.store.bytes.Load(); n != 0 {

@@ -140,7 +140,7 @@ func (s *site) ask(method, target, lang, user string) (w *httptest.ResponseRecor
 
 // For any responses of the upstream and any requests, no client gets the response for another client, target or
 // variant, an outdated response, or a part of one.
-func TestModel(t *testing.T) {
+func TestCache_MatchesModel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(struct{ rapid.TB }{t}, func(rt *rapid.T) { // whose Deadline a bubble does not have

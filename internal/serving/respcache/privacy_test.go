@@ -16,7 +16,7 @@ import (
 )
 
 // A user whom the handler knows gets an answer of their own, and no other client gets it later.
-func TestAuthenticatedRequestsBypass(t *testing.T) {
+func TestCache_IsBypassedByIdentifiedUsers(t *testing.T) {
 	t.Parallel()
 	for _, fields := range [][]string{
 		{"Authorization", "Bearer anna"}, {"Proxy-Authorization", "Basic x"}, {"Cookie", "session=anna"},
@@ -37,7 +37,7 @@ func TestAuthenticatedRequestsBypass(t *testing.T) {
 	}
 }
 
-func TestClientCertificatePassesBy(t *testing.T) {
+func TestCache_IsBypassedByClientCertificate(t *testing.T) {
 	t.Parallel()
 	b := build(t, respcache.Config{}, numbered())
 	for i := range 2 {
@@ -52,7 +52,7 @@ func TestClientCertificatePassesBy(t *testing.T) {
 }
 
 // Stripped cookies never reach the handler, so that its answer is for all.
-func TestStrippedCookies(t *testing.T) {
+func TestCache_StripsCookies(t *testing.T) {
 	t.Parallel()
 	b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "hello ", r.Header.Get("Cookie"))
@@ -68,7 +68,7 @@ func TestStrippedCookies(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKept(t *testing.T) {
+func TestCache_StoresNothingForbidden(t *testing.T) {
 	t.Parallel()
 	for _, fields := range [][]string{
 		{"Cache-Control", "private"}, {"Cache-Control", "no-store"}, {"Cache-Control", `max-age=60, PRIVATE="x, y"`},
@@ -91,7 +91,7 @@ func TestWhatIsNotKept(t *testing.T) {
 	}
 }
 
-func TestWhatIsKept(t *testing.T) {
+func TestCache_StoresForStatedLifetime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		fields []string
@@ -126,7 +126,7 @@ func TestWhatIsKept(t *testing.T) {
 }
 
 // must-revalidate and its equivalents prevent stale responses, whatever the rule allows.
-func TestNothingStaleAgainstTheUpstream(t *testing.T) {
+func TestCache_ServesNoStaleIfForbidden(t *testing.T) {
 	t.Parallel()
 	for _, directive := range []string{"must-revalidate", "proxy-revalidate", "s-maxage=1",
 		"stale-while-revalidate=0, stale-if-error=0"} {
@@ -142,7 +142,7 @@ func TestNothingStaleAgainstTheUpstream(t *testing.T) {
 
 // Requests that differ only by a field that the upstream does not name share one response, as do lists of codings in
 // another order.
-func TestVariantsAreShared(t *testing.T) {
+func TestCache_SharesVariantBetweenClients(t *testing.T) {
 	t.Parallel()
 	b := build(t, respcache.Config{}, numbered("Vary", "Accept-Encoding"))
 	for _, fields := range [][]string{
@@ -162,7 +162,7 @@ func TestVariantsAreShared(t *testing.T) {
 }
 
 // Hosts, targets and origins are parts of the key.
-func TestTargetsNeverMix(t *testing.T) {
+func TestCache_NeverMixesTargets(t *testing.T) {
 	t.Parallel()
 	b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Host, r.RequestURI, r.Header.Get("X-Forwarded-Proto"), r.TLS != nil)
@@ -185,7 +185,7 @@ func TestTargetsNeverMix(t *testing.T) {
 }
 
 // Each part of a target alone distinguishes it from others.
-func TestEachPartOfATargetCounts(t *testing.T) {
+func TestCache_DistinguishesEachPartOfTarget(t *testing.T) {
 	t.Parallel()
 	base := func() *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/topic?id=1", http.NoBody)

@@ -14,7 +14,7 @@ import (
 )
 
 // A stored answer without Cache-Control and Vary counts for its rule and upstream.
-func TestSilentUpstreams(t *testing.T) {
+func TestSilent_CountsStoredAnswers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
@@ -48,7 +48,7 @@ func TestSilentUpstreams(t *testing.T) {
 }
 
 // An answer that a 304 confirms has the fields of both.
-func TestSilentUpstreamThatConfirms(t *testing.T) {
+func TestSilent_IgnoresConfirmedAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +70,7 @@ func TestSilentUpstreamThatConfirms(t *testing.T) {
 }
 
 // The number of sources is bounded by the rules: the paths of the catch-all rule are one.
-func TestSilentUpstreamsAreBounded(t *testing.T) {
+func TestSilent_BoundsSources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, respcache.Config{}, nil)

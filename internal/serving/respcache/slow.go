@@ -10,9 +10,9 @@ import (
 // A response that takes long, such as a stream or a long download, is for its client alone. This file decides when
 // other requests stop waiting for it, when it is no longer to be stored, and when it ends because no client reads it.
 
-// outlast is called when the body has taken longer since its header than a request may wait. The waiting requests go to
-// the handler by themselves, as do later ones until the fetch has ended.
-func (f *fetch) outlast() {
+// markSlow is called when the body has taken longer since its header than a request may wait. The waiting requests go
+// to the handler by themselves, as do later ones until the fetch has ended.
+func (f *fetch) markSlow() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.finished {
@@ -20,7 +20,7 @@ func (f *fetch) outlast() {
 	}
 	f.slow = true
 	f.store.markSlow(f)
-	f.letGo()
+	f.wakeWaiters()
 	f.endUnread()
 }
 
@@ -75,8 +75,8 @@ func (f *fetch) isAwaited() bool {
 	}
 }
 
-// letGo ends the waiting of all requests for the fetch, for good. It needs mu.
-func (f *fetch) letGo() {
+// wakeWaiters ends the waiting of all requests for the fetch, for good. It needs mu.
+func (f *fetch) wakeWaiters() {
 	if f.isAwaited() {
 		close(f.done)
 	}
@@ -93,7 +93,7 @@ func (f *fetch) hasHeader() bool {
 func (s *store) staleFor(f *fetch, now time.Time) *answer {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
-	if a := f.entry.answer; a != nil && within(a.resident(now), a.error) {
+	if a := f.entry.answer; a != nil && isWithin(a.residentTime(now), a.error) {
 		f.shard.stale++
 		f.entry.failing = true
 		return a
@@ -108,8 +108,8 @@ func (s *store) markSlow(f *fetch) {
 	f.entry.failing = f.entry.failing || f.entry.fetch == f && f.entry.answer != nil
 }
 
-// forgetBody frees the buffered part of a body that will not be stored, after its client has read it.
-func (s *streaming) forgetBody() {
+// freeBody frees the buffered part of a body that will not be stored, after its client has read it.
+func (s *streaming) freeBody() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.answer == nil && !s.finished && s.off == len(s.body) {
@@ -118,16 +118,17 @@ func (s *streaming) forgetBody() {
 	}
 }
 
-// late answers a request that has waited for as long as it may: with a stale answer, by the handler if its response has
-// begun, because it then answers others too, or with a denial.
-func (c *Cache) late(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch, next http.Handler) {
+// serveTimedOut answers a request that has waited for as long as it may: with a stale answer, by the handler if its
+// response has begun, because it then answers others too, or with a denial.
+func (c *Cache) serveTimedOut(w http.ResponseWriter, r *http.Request, left *PendingRequest, f *fetch,
+	next http.Handler) {
 	now := c.cfg.Now()
 	if a := c.store.staleFor(f, now); a != nil {
-		c.hit(w, r, left, a, now, true)
+		c.serveAnswer(w, r, left, a, now, true)
 		return
 	}
 	if f.hasHeader() {
-		c.pass(w, r, left, next, byUncacheable)
+		c.passToHandler(w, r, left, next, byUncacheable)
 		return
 	}
 	c.timedOut.Add(1)

@@ -47,7 +47,7 @@ func lines(seconds int, known bool, ended *atomic.Int64) http.HandlerFunc {
 
 // While one client reads a body that streams, others wait for it no longer than they may: then and later they are
 // misses like any other, held to the limit of the key.
-func TestSlowBody_StarvesNobody(t *testing.T) {
+func TestSlowBody_ReleasesWaiters(t *testing.T) {
 	t.Parallel()
 	for _, tokens := range []int64{-1, 8} {
 		synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestSlowBody_StarvesNobody(t *testing.T) {
 }
 
 // A request whose wait ends after the header of the response goes on; others wait for the body, which comes in time.
-func TestSlowHeader_LetsOnlyThoseGoWhoWaitedLong(t *testing.T) {
+func TestSlowHeader_ReleasesOnlyOverdueRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := build(t, live, nil)
@@ -124,7 +124,7 @@ func TestSlowHeader_LetsOnlyThoseGoWhoWaitedLong(t *testing.T) {
 }
 
 // Who has something stale gets it while the body streams, at once from the second request on.
-func TestSlowBody_LeavesWhatIsStale(t *testing.T) {
+func TestSlowBody_LetsOthersHaveStaleAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Int64
@@ -152,7 +152,7 @@ func TestSlowBody_LeavesWhatIsStale(t *testing.T) {
 
 // The time-out ends the storing of a response and the waiting of other requests, and its client gets the rest. The
 // buffered memory is free again.
-func TestTimeout_EndsTheStoringAlone(t *testing.T) {
+func TestTimeout_EndsOnlyStoring(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]http.HandlerFunc{
 		"a stream": lines(300, false, new(atomic.Int64)), "a download": lines(300, true, new(atomic.Int64)),
@@ -195,7 +195,7 @@ func (b *bundle) marker(t *testing.T) int64 {
 
 // A response that no client reads ends as soon as it cannot be stored: with an unknown length when it has taken longer
 // than a request may wait, with a known length at the time-out.
-func TestUnreadResponses_End(t *testing.T) {
+func TestUnreadResponses_EndUnlessStorable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		known       bool
@@ -230,7 +230,7 @@ func TestUnreadResponses_End(t *testing.T) {
 }
 
 // A handler that has not begun its response when the time-out comes ends with its last client.
-func TestUnreadLongPoll_Ends(t *testing.T) {
+func TestUnreadLongPoll_EndsAtTimeout(t *testing.T) {
 	t.Parallel()
 	for _, leaves := range []time.Duration{time.Second, 90 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestUnreadLongPoll_Ends(t *testing.T) {
 }
 
 // Over real connections each line reaches the first client at once, and the handler ends when that has left.
-func TestStreams_ReachTheirClientAndEndWithIt(t *testing.T) {
+func TestStreams_EndWithTheirClient(t *testing.T) {
 	t.Parallel()
 	for _, length := range []string{"", "1000"} {
 		eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {

@@ -16,7 +16,7 @@ var reasons = []string{
 	whyStatus, whyDirective, whySetCookie, whyVary, whyStream, whyExpired, whySize, whyMemory,
 }
 
-func index(reason string) int { return slices.Index(reasons, reason) }
+func reasonIndex(reason string) int { return slices.Index(reasons, reason) }
 
 type counters struct {
 	fetched, failed, collapsed, denied, timedOut, purged atomic.Uint64
@@ -31,7 +31,7 @@ type source struct{ rule, upstream string }
 
 // sourceOf returns the source of the response of f. All paths of the catch-all rule are one source.
 func sourceOf(f *fetch) source {
-	rule := f.entry.of.key.Resource()
+	rule := f.entry.resource.key.Resource()
 	if strings.HasPrefix(rule, "/") {
 		rule = "*"
 	}
@@ -110,7 +110,7 @@ func (c *Cache) recordFetch(f *fetch) {
 		c.failed.Add(1)
 	}
 	if f.why != "" {
-		c.notStored[index(f.why)].Add(1)
+		c.notStored[reasonIndex(f.why)].Add(1)
 	}
 	if f.stored != nil && f.stored.silent {
 		c.mu.Lock()

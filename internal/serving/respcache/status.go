@@ -10,7 +10,7 @@ func ageField(age time.Duration) []string { return []string{strconv.Itoa(int(age
 
 // hitField returns the Cache-Status (RFC 9211) of a response from the cache.
 func hitField(a *answer, now time.Time, waited bool) []string {
-	ttl := math.Floor((a.fresh - a.resident(now)).Seconds()) // rounded down: below 0 if stale
+	ttl := math.Floor((a.fresh - a.residentTime(now)).Seconds()) // rounded down: below 0 if stale
 	s := "hotparam; hit; ttl=" + strconv.Itoa(int(ttl))
 	if waited {
 		s += "; detail=collapsed"
@@ -18,8 +18,8 @@ func hitField(a *answer, now time.Time, waited bool) []string {
 	return []string{s}
 }
 
-// forwarded returns the Cache-Status of a response of the handler. fwd is "miss", "stale" or "bypass".
-func forwarded(fwd, detail string, stored bool) []string {
+// forwardedField returns the Cache-Status of a response of the handler. fwd is "miss", "stale" or "bypass".
+func forwardedField(fwd, detail string, stored bool) []string {
 	s := "hotparam; fwd=" + fwd
 	if stored {
 		s += "; stored"

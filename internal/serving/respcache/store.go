@@ -32,7 +32,7 @@ const shards = 32
 
 // shard is a part of the store. It has the counters because its lock is held anyway when they change.
 type shard struct {
-	at                   int // index in store.shards
+	index                int // index in store.shards
 	mu                   sync.Mutex
 	resources            map[string]*resource
 	lru                  list.List // of *entry, the most recently used first
@@ -51,10 +51,10 @@ type resource struct {
 
 // entry is one variant of a resource.
 type entry struct {
-	of      *resource
-	variant string
-	part    string  // the Range of its answers; "" if they are whole
-	answer  *answer // may be nil
+	resource *resource
+	variant  string
+	part     string  // the Range of its answers; "" if they are whole
+	answer   *answer // may be nil
 	// uncacheableUntil is the time until which requests do not wait for each other, because the last response was not
 	// to be stored.
 	uncacheableUntil time.Time
@@ -78,12 +78,12 @@ const maxUnkept = 2
 func newStore(limit int64) *store {
 	s := &store{limit: limit, seed: maphash.MakeSeed()}
 	for i := range s.shards {
-		s.shards[i].at, s.shards[i].resources = i, map[string]*resource{}
+		s.shards[i].index, s.shards[i].resources = i, map[string]*resource{}
 	}
 	return s
 }
 
-func (s *store) shard(target []byte) *shard {
+func (s *store) shardOf(target []byte) *shard {
 	return &s.shards[maphash.Bytes(s.seed, target)%shards]
 }
 
@@ -102,34 +102,34 @@ type found struct {
 // is the request's Range, to look for partial responses.
 func (s *store) find(r *http.Request, target []byte, v *verdict.Verdict, clock func() time.Time,
 	partial bool, part string) (f found) {
-	sh := s.shard(target)
+	sh := s.shardOf(target)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := clock() // under the lock; an answer stored before would be in the future otherwise
 	f.now = now
-	e := sh.entry(r, target, v.Key, !partial, part)
+	e := sh.findEntry(r, target, v.Key, !partial, part)
 	if e == nil {
 		return found{pass: true}
 	}
-	if f.answer = e.slice(now); f.answer != nil {
+	if f.answer = e.cutFromLarger(now); f.answer != nil {
 		sh.hits++
-		s.drop(sh, e)
+		s.removeIfEmpty(sh, e)
 		return f
 	}
 	if a := e.answer; a != nil {
-		resident := a.resident(now)
-		sh.touch(e, now)
+		resident := a.residentTime(now)
+		sh.markUsed(e, now)
 		switch {
-		case within(resident, a.fresh) && !a.unsure:
+		case isWithin(resident, a.fresh) && !a.unsure:
 			sh.hits++
 			return found{now: now, answer: a}
-		case within(resident, a.stale), e.failing && within(resident, a.error):
+		case isWithin(resident, a.stale), e.failing && isWithin(resident, a.error):
 			sh.stale++
 			f.answer = a
 			if e.fetch != nil || partial || backingOff(now, e.retry) {
 				return f
 			}
-		case within(resident, a.error):
+		case isWithin(resident, a.error):
 			f.backup = a
 		}
 	}
@@ -140,19 +140,20 @@ func (s *store) find(r *http.Request, target []byte, v *verdict.Verdict, clock f
 	case partial && f.answer == nil, marked && e.answer == nil:
 		return found{pass: true}
 	case marked:
-		f.fetch, f.lead = newFlight(s, sh, e, nil, v.Cache), true
+		f.fetch, f.lead = newFetch(s, sh, e, nil, v.Cache), true
 		f.fetch.released = true // no other request waits for it
 		return f
 	case e.fetch == nil:
-		e.fetch = newFlight(s, sh, e, cmp.Or(f.backup, f.answer), v.Cache)
+		e.fetch = newFetch(s, sh, e, cmp.Or(f.backup, f.answer), v.Cache)
 		e.fetch.plain, f.lead = plain, true
 	}
 	f.fetch = e.fetch
 	return f
 }
 
-// entry returns the entry of a request's variant, which it adds if add is true, or nil if there is none. It needs mu.
-func (sh *shard) entry(r *http.Request, target []byte, key hottype.Key, add bool, part string) *entry {
+// findEntry returns the entry of a request's variant, or nil if there is none. It adds a missing entry if add is true.
+// It needs mu.
+func (sh *shard) findEntry(r *http.Request, target []byte, key hottype.Key, add bool, part string) *entry {
 	res := sh.resources[string(target)]
 	if res == nil {
 		if !add {
@@ -165,7 +166,7 @@ func (sh *shard) entry(r *http.Request, target []byte, key hottype.Key, add bool
 	variant := appendVariant(buf[:0], r, res.vary, part)
 	e := res.variants[string(variant)]
 	if e == nil && add {
-		e = &entry{of: res, variant: string(variant), part: part}
+		e = &entry{resource: res, variant: string(variant), part: part}
 		res.variants[e.variant] = e
 	}
 	return e
@@ -179,19 +180,19 @@ func (s *store) finishFetch(f *fetch, o outcome, now time.Time) {
 		e.fetch, e.retry = nil, o.retryAt
 		switch {
 		case o.answer != nil:
-			s.keep(f, o.answer, now)
+			s.storeAnswer(f, o.answer, now)
 		case o.failed || o.notStored:
-			s.keepNothing(f, o, now)
+			s.recordUnstored(f, o, now)
 		}
-		s.drop(sh, e)
+		s.removeIfEmpty(sh, e)
 	}
 	sh.mu.Unlock()
-	s.shrink(sh)
+	s.evictExcess(sh)
 }
 
-// keepNothing records a fetch without a response to store. A stored answer stays: for as long as errors allow if the
+// recordUnstored records a fetch without a response to store. A stored answer stays: for as long as errors allow if the
 // handler failed, otherwise until it may no longer be served.
-func (s *store) keepNothing(f *fetch, o outcome, now time.Time) {
+func (s *store) recordUnstored(f *fetch, o outcome, now time.Time) {
 	e := f.entry
 	switch {
 	case f.plain:
@@ -201,8 +202,8 @@ func (s *store) keepNothing(f *fetch, o outcome, now time.Time) {
 	}
 	if a := e.answer; a != nil {
 		e.failing = o.failed
-		resident := a.resident(now)
-		if o.failed || within(resident, a.stale) || !f.plain && within(resident, a.error) {
+		resident := a.residentTime(now)
+		if o.failed || isWithin(resident, a.stale) || !f.plain && isWithin(resident, a.error) {
 			e.retry = now.Add(fetchBackoff)
 			return
 		}
@@ -211,22 +212,22 @@ func (s *store) keepNothing(f *fetch, o outcome, now time.Time) {
 	e.uncacheableUntil = now.Add(fetchBackoff)
 }
 
-// keepLate stores the response of a fetch for which requests no longer wait.
-func (s *store) keepLate(f *fetch, a *answer, now time.Time) {
+// storeLate stores the response of a fetch for which requests no longer wait.
+func (s *store) storeLate(f *fetch, a *answer, now time.Time) {
 	f.shard.mu.Lock()
-	if f.shard.resources[f.entry.of.target] == f.entry.of { // not removed in the meantime
-		s.keep(f, a, now)
+	if f.shard.resources[f.entry.resource.target] == f.entry.resource { // not removed in the meantime
+		s.storeAnswer(f, a, now)
 	}
 	f.shard.mu.Unlock()
-	s.shrink(f.shard)
+	s.evictExcess(f.shard)
 }
 
-// keep stores an answer. If it differs by a field by which no other answer of its target did, the others are removed,
-// because it is unknown for which values of the field they hold.
-func (s *store) keep(f *fetch, a *answer, now time.Time) {
-	sh, res := f.shard, f.entry.of
+// storeAnswer stores an answer. If it differs by a field by which no other answer of its target did, the others are
+// removed, because it is unknown for which values of the field they hold.
+func (s *store) storeAnswer(f *fetch, a *answer, now time.Time) {
+	sh, res := f.shard, f.entry.resource
 	if !containsAll(res.vary, a.vary) {
-		s.remove(sh, res)
+		s.removeResource(sh, res)
 		all := append(slices.Clone(res.vary), a.vary...)
 		slices.Sort(all)
 		res.vary = slices.Compact(all)
@@ -236,7 +237,7 @@ func (s *store) keep(f *fetch, a *answer, now time.Time) {
 	variant := string(appendVariant(nil, f.request, res.vary, part))
 	e := res.variants[variant]
 	if e == nil {
-		e = &entry{of: res, variant: variant, part: part}
+		e = &entry{resource: res, variant: variant, part: part}
 		res.variants[variant] = e
 	}
 	if part != "" {
@@ -255,22 +256,22 @@ func containsAll(list, of []string) bool {
 	return !slices.ContainsFunc(of, func(name string) bool { return !slices.Contains(list, name) })
 }
 
-// purge removes the entries of keys for which wanted returns true, and expired entries. It returns the number of the
-// former.
-func (s *store) purge(now time.Time, wanted func(hottype.Key) bool) (purged int) {
+// removeEntries removes the entries of keys for which matches returns true, and expired entries. It returns the number
+// of the former.
+func (s *store) removeEntries(now time.Time, matches func(hottype.Key) bool) (purged int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		for _, res := range sh.resources {
-			if wanted(res.key) {
+			if matches(res.key) {
 				purged += len(res.variants)
-				s.remove(sh, res)
+				s.removeResource(sh, res)
 				continue
 			}
 			for _, e := range res.variants {
-				if a := e.answer; a != nil && !a.wanted(now) || a == nil && !backingOff(now, e.uncacheableUntil) {
-					s.forget(sh, e)
-					s.drop(sh, e)
+				if a := e.answer; a != nil && !a.isUsable(now) || a == nil && !backingOff(now, e.uncacheableUntil) {
+					s.removeAnswer(sh, e)
+					s.removeIfEmpty(sh, e)
 				}
 			}
 		}
@@ -281,10 +282,10 @@ func (s *store) purge(now time.Time, wanted func(hottype.Key) bool) (purged int)
 
 // invalidate removes a target.
 func (s *store) invalidate(target []byte) {
-	sh := s.shard(target)
+	sh := s.shardOf(target)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if res := sh.resources[string(target)]; res != nil {
-		s.remove(sh, res)
+		s.removeResource(sh, res)
 	}
 }

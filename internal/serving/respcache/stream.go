@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// stream sends the response, as it comes, to the client for which the fetch began. It panics as the handler did, so
-// that the server breaks the connection off if a response is not whole. It returns false, before it has written
+// streamResponse sends the response, as it comes, to the client for which the fetch began. It panics as the handler
+// did, so that the server breaks the connection off if a response is not whole. It returns false, before it has written
 // anything, if choosy is true and the response differs by a field that the fetch did not carry as the client sent it.
-func (f *fetch) stream(w http.ResponseWriter, r *http.Request, fwd string, choosy bool) (answered bool) {
-	defer f.clientGone()
+func (f *fetch) streamResponse(w http.ResponseWriter, r *http.Request, fwd string, choosy bool) (answered bool) {
+	defer f.detachClient()
 	s := streaming{fetch: f, w: w, r: r, fwd: fwd, choosy: choosy}
-	for s.step() {
+	for s.writeAvailable() {
 		select {
 		case <-f.wake:
 		case <-r.Context().Done():
@@ -22,8 +22,8 @@ func (f *fetch) stream(w http.ResponseWriter, r *http.Request, fwd string, choos
 	return !s.foreign
 }
 
-// clientGone is called when the client stops reading.
-func (f *fetch) clientGone() {
+// detachClient is called when the client stops reading.
+func (f *fetch) detachClient() {
 	close(f.gone)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,27 +44,27 @@ type streaming struct {
 	off   int  // of the buffered body
 }
 
-// step writes the available part of the response. It reports whether there may be more.
-func (s *streaming) step() bool {
+// writeAvailable writes the available part of the response. It reports whether there may be more.
+func (s *streaming) writeAvailable() bool {
 	s.mu.Lock()
 	status, held, landed, broken, result := s.status, s.held, s.finished, s.broken, s.result
 	buffered, chunk, flush, hints := s.body[s.off:], s.chunk, s.flushed, s.interim
 	s.chunk, s.flushed, s.interim = nil, false, nil
 	s.mu.Unlock()
-	s.inform(hints)
+	s.sendInterim(hints)
 	switch {
 	case landed && (held || !s.begun && result != nil):
-		s.finish(result, broken)
+		s.finishFromStore(result, broken)
 		return false
 	case status == 0 && !landed, held:
 		return true
 	case landed && status == 0:
 		panic(broken)
 	}
-	if s.foreign = s.choosy && !s.begun && s.overlooks(s.r, varyNames(s.sent)); s.foreign {
+	if s.foreign = s.choosy && !s.begun && s.hasAlteredField(s.r, varyNames(s.sent)); s.foreign {
 		return false
 	}
-	if s.begin(status); s.whole {
+	if s.sendHeader(status); s.whole {
 		return false
 	}
 	if len(buffered) > 0 {
@@ -72,7 +72,7 @@ func (s *streaming) step() bool {
 		s.off += len(buffered)
 	}
 	if s.off > 0 {
-		s.forgetBody()
+		s.freeBody()
 	}
 	if chunk != nil {
 		_, _ = s.w.Write(chunk)
@@ -91,8 +91,8 @@ func (s *streaming) step() bool {
 	return false
 }
 
-// inform sends informational responses.
-func (s *streaming) inform(list []interim) {
+// sendInterim sends informational responses.
+func (s *streaming) sendInterim(list []interim) {
 	h := s.w.Header()
 	for _, i := range list {
 		final := h.Clone()
@@ -103,9 +103,9 @@ func (s *streaming) inform(list []interim) {
 	}
 }
 
-// begin sends status and fields. They are the whole response to a client that has the stored response already, or that
-// asked for the fields only.
-func (s *streaming) begin(status int) {
+// sendHeader sends status and fields. They are the whole response to a client that has the stored response already, or
+// that asked for the fields only.
+func (s *streaming) sendHeader(status int) {
 	if s.begun {
 		return
 	}
@@ -119,7 +119,7 @@ func (s *streaming) begin(status int) {
 	}
 	s.mu.Unlock()
 	h["Cache-Status"] = append(h["Cache-Status"][:len(h["Cache-Status"]):len(h["Cache-Status"])],
-		forwarded(s.fwd, detail, kept)...)
+		forwardedField(s.fwd, detail, kept)...)
 	if status == http.StatusOK && notModified(s.r, h) {
 		status = http.StatusNotModified
 		delete(h, "Content-Length")
@@ -129,8 +129,8 @@ func (s *streaming) begin(status int) {
 	s.w.WriteHeader(status)
 }
 
-// finish answers with a stored answer after all, because a 304 freshened it or the handler failed.
-func (s *streaming) finish(result *answer, broken any) {
+// finishFromStore answers with a stored answer after all, because a 304 freshened it or the handler failed.
+func (s *streaming) finishFromStore(result *answer, broken any) {
 	if result == nil {
 		if broken == nil {
 			broken = http.ErrAbortHandler
@@ -141,7 +141,7 @@ func (s *streaming) finish(result *answer, broken any) {
 	if result == s.backup {
 		detail = "error"
 	}
-	result.write(s.w, s.r, s.now(), forwarded("stale", detail, result != s.backup))
+	result.write(s.w, s.r, s.now(), forwardedField("stale", detail, result != s.backup))
 }
 
 // notModified reports whether the client already has the response with the fields in h.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestDirectiveByDirective(t *testing.T) {
+func TestParseDirectives_AppliesStricterValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		line string
@@ -43,17 +43,17 @@ func TestDirectiveByDirective(t *testing.T) {
 		"2147483646": 2147483646 * time.Second, "2147483647": 2147483647 * time.Second,
 		"2147483648": 2147483647 * time.Second, strings.Repeat("9", 40): 2147483647 * time.Second,
 	} {
-		if got := seconds(text); got != want {
+		if got := parseSeconds(text); got != want {
 			t.Errorf("%q is %v, want %v", text, got, want)
 		}
 	}
-	if orElse(absent, 5) != 5 || orElse(0, 5) != 0 {
+	if lifetimeOr(absent, 5) != 5 || lifetimeOr(0, 5) != 0 {
 		t.Error("a lifetime that is absent is not the shortest one")
 	}
 }
 
 // A date has exactly the three forms of RFC 9110 section 5.6.7.
-func TestDates(t *testing.T) {
+func TestParseDate_AcceptsThreeForms(t *testing.T) {
 	t.Parallel()
 	want := time.Date(1994, 11, 6, 8, 49, 37, 0, time.UTC)
 	for _, s := range []string{
@@ -80,7 +80,7 @@ func TestDates(t *testing.T) {
 	}
 }
 
-func TestMembersAndTheirNormalForm(t *testing.T) {
+func TestNormalForm_JoinsSpellings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		lines []string
@@ -104,7 +104,7 @@ func TestMembersAndTheirNormalForm(t *testing.T) {
 		{"Accept-Language", "b;q=0.5,a;q=x,c;q=0", "b;q=0.5, a;q=x, c;q=0"},
 		{"X-Lang", " B,a ,B", "B, a, B"},
 	} {
-		if got := normal(c[0], []string{c[1]}); got != c[2] {
+		if got := normalForm(c[0], []string{c[1]}); got != c[2] {
 			t.Errorf("%s: %q is %q, want %q", c[0], c[1], got, c[2])
 		}
 	}
@@ -113,18 +113,18 @@ func TestMembersAndTheirNormalForm(t *testing.T) {
 		"de ; Q=0.8": "de;q=0.8",
 		"de;q=1":     "de", "de;q=1.0": "de", "de;q=0.1": "de;q=0.1", "ENGL-1": "engl-1", "de-": "de-",
 	} {
-		if got := language(from); got != want {
+		if got := normalLanguage(from); got != want {
 			t.Errorf("%q is %q, want %q", from, got, want)
 		}
 	}
 	for member, want := range map[string]float64{"de": 1, "de;q=0.5": 0.5, "de;q=": 0, "de;q=x": 0} {
-		if got := weight(member); got != want {
+		if got := weightOf(member); got != want {
 			t.Errorf("%q weighs %v, want %v", member, got, want)
 		}
 	}
 }
 
-func TestCodingsAreASet(t *testing.T) {
+func TestCodingsOf_ReturnsSet(t *testing.T) {
 	t.Parallel()
 	for i, name := range codings {
 		if set := codingsOf([]string{name}); set != 1<<i || normalCodings(set) != name {
@@ -148,7 +148,7 @@ func TestCodingsAreASet(t *testing.T) {
 }
 
 // An address field is bounded by its bytes, over all its lines.
-func TestAddresses(t *testing.T) {
+func TestAreAddresses_BoundsBytes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		values []string
@@ -168,7 +168,7 @@ func TestAddresses(t *testing.T) {
 }
 
 // An answer says how old it is, and for how long it is fresh.
-func TestFieldsOfHits(t *testing.T) {
+func TestHitField_StatesLifetime(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	for _, c := range []struct {
@@ -202,14 +202,14 @@ func TestFieldsOfHits(t *testing.T) {
 			"hotparam; fwd=bypass; detail=cookie"},
 		{"stale", "x", true, "hotparam; fwd=stale; stored; detail=x"},
 	} {
-		if got := forwarded(c.fwd, c.detail, c.stored); len(got) != 1 || got[0] != c.want {
+		if got := forwardedField(c.fwd, c.detail, c.stored); len(got) != 1 || got[0] != c.want {
 			t.Errorf("%q", got)
 		}
 	}
 }
 
 // A pause is over at its end. A pause that is too long was set before the clock went back, and does not count.
-func TestBackingOff(t *testing.T) {
+func TestBackingOff_EndsAndIgnoresClockSteps(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	for until, want := range map[time.Duration]bool{-1: false, 0: false, 1: true, time.Second: true,
@@ -227,14 +227,14 @@ func TestBackingOff(t *testing.T) {
 }
 
 // The bytes of an answer are the sum of its parts, with their overhead.
-func TestBytesOfAnswers(t *testing.T) {
+func TestAnswer_ByteSizeIsSumOfParts(t *testing.T) {
 	t.Parallel()
 	a := &answer{body: make([]byte, 100), fields: []field{fieldOf("Ab", []string{"cde", "f"}), fieldOf("G", nil)}}
-	if got := a.bytes(); got != 768+100+(2+40+3+16+1+16)+(1+40) {
+	if got := a.byteSize(); got != 768+100+(2+40+3+16+1+16)+(1+40) {
 		t.Errorf("%d", got)
 	}
 	for _, c := range []struct{ capacity, want int }{{125, 125}, {126, 100}} { // a quarter may be unused
-		a.complete(make([]byte, 100, c.capacity))
+		a.setBody(make([]byte, 100, c.capacity))
 		if got := cap(a.body); c.want == c.capacity && got != c.want || c.want != c.capacity && got >= c.capacity {
 			t.Errorf("a body of 100 bytes in %d has %d", c.capacity, got)
 		}
@@ -242,12 +242,12 @@ func TestBytesOfAnswers(t *testing.T) {
 }
 
 // At most 16 informational responses wait for a client that reads slowly.
-func TestInformationalResponsesAreBounded(t *testing.T) {
+func TestFetch_BoundsInformationalResponses(t *testing.T) {
 	t.Parallel()
 	s := newStore(1 << 20)
 	sh := &s.shards[0]
-	e := sh.entry(&http.Request{}, []byte("t"), "k", true, "")
-	f := newFlight(s, sh, e, nil, nil)
+	e := sh.findEntry(&http.Request{}, []byte("t"), "k", true, "")
+	f := newFetch(s, sh, e, nil, nil)
 	for i := range 20 {
 		f.WriteHeader(http.StatusSwitchingProtocols)
 		f.WriteHeader(http.StatusEarlyHints)

@@ -30,15 +30,15 @@ func (f *fetch) WriteHeader(status int) {
 	defer f.mu.Unlock()
 	switch {
 	case status >= 200:
-		f.begin(status)
+		f.beginResponse(status)
 	case f.status == 0 && status != http.StatusSwitchingProtocols && len(f.interim) < maxInterim:
 		f.interim = append(f.interim, interim{status, f.header.Clone()})
 		f.notify()
 	}
 }
 
-// begin records status and fields, and decides how the body is handled. It needs mu.
-func (f *fetch) begin(status int) {
+// beginResponse records status and fields, and decides how the body is handled. It needs mu.
+func (f *fetch) beginResponse(status int) {
 	if f.status != 0 {
 		return
 	}
@@ -51,7 +51,7 @@ func (f *fetch) begin(status int) {
 		delete(f.sent, "Content-Length") // as the server would
 	}
 	// A 304 for which the fetch did not ask belongs to the client.
-	f.held = status == http.StatusNotModified && f.prior != nil && f.prior.validates() ||
+	f.held = status == http.StatusNotModified && f.prior != nil && f.prior.hasValidator() ||
 		f.backup != nil && serverFailed(status)
 	if !f.held {
 		f.why = whyStatus
@@ -73,7 +73,7 @@ func (f *fetch) begin(status int) {
 			f.releaseWaiters()
 		}
 		if f.answer != nil {
-			f.outlasting = time.AfterFunc(f.serve.Wait, f.outlast)
+			f.slowTimer = time.AfterFunc(f.serve.Wait, f.markSlow)
 		}
 	}
 	f.notify()
@@ -99,7 +99,7 @@ func (f *fetch) Write(p []byte) (int, error) {
 		f.mu.Unlock()
 		return 0, errFinished
 	}
-	f.begin(http.StatusOK)
+	f.beginResponse(http.StatusOK)
 	if f.declaredLength >= 0 && f.length+int64(len(p)) > f.declaredLength && !f.held {
 		f.mu.Unlock()
 		return 0, http.ErrContentLength
@@ -109,7 +109,7 @@ func (f *fetch) Write(p []byte) (int, error) {
 	case f.held || len(p) == 0:
 		f.mu.Unlock()
 		return len(p), nil
-	case f.answer != nil && f.buffer(p):
+	case f.answer != nil && f.bufferBody(p):
 		f.notify()
 		f.mu.Unlock()
 		return len(p), nil
@@ -125,11 +125,11 @@ func (f *fetch) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	f.chunk = nil // it belongs to the handler again
 	f.mu.Unlock()
-	return 0, errNobody
+	return 0, errNoReader
 }
 
-// buffer stores a part of the body, and reports whether there is room for it. It needs mu.
-func (f *fetch) buffer(p []byte) bool {
+// bufferBody stores a part of the body, and reports whether there is room for it. It needs mu.
+func (f *fetch) bufferBody(p []byte) bool {
 	if f.length > f.serve.MaxBody {
 		f.stopBuffering(whySize)
 		return false
@@ -138,7 +138,7 @@ func (f *fetch) buffer(p []byte) bool {
 	if f.declaredLength >= 0 {
 		n = f.declaredLength - f.reserved // the whole body with the first part
 	}
-	if !f.store.reserve(f.shard, n) {
+	if !f.store.reserveBytes(f.shard, n) {
 		f.stopBuffering(whyMemory)
 		return false
 	}
@@ -153,7 +153,7 @@ func (f *fetch) buffer(p []byte) bool {
 func (f *fetch) Flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.begin(http.StatusOK)
+	f.beginResponse(http.StatusOK)
 	f.flushed = true
 	f.notify()
 }
@@ -161,8 +161,8 @@ func (f *fetch) Flush() {
 // notify wakes the client, if one reads along.
 func (f *fetch) notify() { wait.Signal(f.wake) }
 
-// trailers returns the fields that the handler set after its body.
-func (f *fetch) trailers() http.Header {
+// trailerFields returns the fields that the handler set after its body.
+func (f *fetch) trailerFields() http.Header {
 	list := http.Header{}
 	for name, values := range f.header {
 		if strings.HasPrefix(name, http.TrailerPrefix) ||
