@@ -54,7 +54,7 @@ const blindFor = 3 * time.Second
 type events struct {
 	p    *Pipeline
 	call func(Event)
-	live atomic.Pointer[[]rules.Override] // as limiters have them
+	live atomic.Pointer[rules.LiveOverrides] // as limiters have them
 
 	changes   uint64    // of the hot set, at the time of the comparison
 	compared  time.Time // time of that comparison
@@ -96,7 +96,7 @@ func (e *events) takeRules() []Event {
 func (p *Pipeline) emitEvents(call func(Event)) {
 	e := &events{p: p, call: call, hot: map[hottype.Key]HotKey{}, overrides: map[string]rules.Override{}}
 	p.events = e
-	p.parts.Overrides = func(list []rules.Override) { e.live.Store(&list) }
+	p.parts.Overrides = func(live rules.LiveOverrides) { e.live.Store(&live) }
 	p.parts.Add(lifecycle.Sinks, "events", func(ctx context.Context) error {
 		wait.Every(ctx, eventsEvery, func() { e.compare(time.Now()) })
 		return nil
@@ -143,11 +143,11 @@ func (e *events) compareHot(now time.Time) {
 }
 
 func (e *events) compareOverrides(now time.Time) {
-	overrides, list := map[string]rules.Override{}, e.live.Load()
-	if list == nil {
+	overrides, live := map[string]rules.Override{}, e.live.Load()
+	if live == nil {
 		return
 	}
-	for _, o := range *list {
+	for _, o := range live.All() {
 		if o.Expired(now) {
 			continue
 		}

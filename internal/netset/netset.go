@@ -24,14 +24,23 @@ type Set interface {
 //go:noinline
 func New() Set { return new(bart.Lite) }
 
-// Table maps networks to positions in a list of the caller. It may be read by many goroutines once it is complete.
+// Table is an immutable map from networks to values of the caller. Any number of goroutines may share it. A change
+// returns a new table that shares the parts that did not change.
 type Table interface {
-	Insert(netip.Prefix, int)
-	// LookupPrefixLPM returns the longest network of the table that contains the given one, and its position.
-	LookupPrefixLPM(netip.Prefix) (netip.Prefix, int, bool)
+	// With returns the table with a value for a network, in place of the network's former value.
+	With(netip.Prefix, any) Table
+	Without(netip.Prefix) Table
+	// LookupPrefixLPM returns the longest network of the table that contains the given one, and its value.
+	LookupPrefixLPM(netip.Prefix) (netip.Prefix, any, bool)
 }
+
+type table struct{ *bart.Table[any] }
 
 // NewTable returns an empty table.
 //
 //go:noinline
-func NewTable() Table { return new(bart.Table[int]) }
+func NewTable() Table { return table{new(bart.Table[any])} }
+
+func (t table) With(n netip.Prefix, v any) Table { return table{t.InsertPersist(n, v)} }
+
+func (t table) Without(n netip.Prefix) Table { return table{t.DeletePersist(n)} }

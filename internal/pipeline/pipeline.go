@@ -41,8 +41,8 @@ type Pipeline struct {
 	// Send makes all processes that share a store, including this one, execute a command, or is nil for a single
 	// process.
 	Send func(context.Context, report.Command) error
-	// Overrides, when set before Run, receives each list of live overrides.
-	Overrides func([]rules.Override)
+	// Overrides, when set before Run, receives the live overrides after each change.
+	Overrides func(rules.LiveOverrides)
 	// Reported, when set before Run, completes each report of this limiter.
 	Reported func(*report.Limiter)
 	cache    *respcache.Cache // nil without a cache
@@ -163,11 +163,11 @@ func (p *Pipeline) SetRules(set *rules.Set) {
 	}
 }
 
-// SetOverrides replaces the live overrides by list.
-func (p *Pipeline) SetOverrides(list []rules.Override) {
-	p.Gate.SetOverrides(list)
+// SetOverrides replaces the live overrides.
+func (p *Pipeline) SetOverrides(live rules.LiveOverrides) {
+	p.Gate.SetLive(live)
 	if p.Overrides != nil {
-		p.Overrides(list)
+		p.Overrides(live)
 	}
 }
 

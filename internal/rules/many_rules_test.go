@@ -135,8 +135,9 @@ func TestManyPatternsAreFoundAsOneByOne(t *testing.T) {
 				rapid.StringMatching("[ab]{0,9}").Draw(t, "value"))
 			var want *Override
 			matches := func(e *entry) bool { return e.glob.Match(key) && e.holds(now) }
-			if i := slices.IndexFunc(o.patterns, matches); i >= 0 {
-				want = &o.patterns[i].override
+			patterns := slices.Collect(o.patterns.All())
+			if i := slices.IndexFunc(patterns, matches); i >= 0 {
+				want = &patterns[i].override
 			}
 			if got := o.Find(key, now); got != want {
 				t.Fatalf("%s: %v, want %v of %v", key, got, want, list)

@@ -9,56 +9,58 @@ import (
 // fewPatterns is the number of patterns that are compared one after the other sooner than an index finds them.
 const fewPatterns = 32
 
-// indexPatterns fills byGram: each pattern is found by the three bytes of its text that the fewest patterns contain.
-func (o *Overrides) indexPatterns() {
-	grams := func(e *entry, f func([3]byte)) {
-		for text := range strings.SplitSeq(e.override.Key, "*") {
-			for i := range max(len(text)-2, 0) {
-				f([3]byte([]byte(text[i : i+3])))
-			}
-		}
-	}
-	uses := map[[3]byte]int{}
-	for _, e := range o.patterns {
-		grams(e, func(g [3]byte) { uses[g]++ })
-	}
-	o.byGram = map[[3]byte][]int{}
-	for i, e := range o.patterns {
-		best, least := [3]byte{}, math.MaxInt
-		grams(e, func(g [3]byte) {
-			if uses[g] < least {
-				best, least = g, uses[g]
-			}
-		})
-		if least < math.MaxInt && len(o.patterns) > fewPatterns {
-			o.byGram[best] = append(o.byGram[best], i)
-		} else {
-			o.ungrammed = append(o.ungrammed, i)
+// grams calls f with each three bytes in sequence of the text of a pattern.
+func grams(pattern string, f func(string)) {
+	for text := range strings.SplitSeq(pattern, "*") {
+		for i := range max(len(text)-2, 0) {
+			f(text[i : i+3])
 		}
 	}
 }
 
+// rarestGram returns the three bytes of a pattern that the fewest patterns contain, or "" if it has too few bytes.
+func rarestGram(pattern string, uses map[string]int) (best string) {
+	least := math.MaxInt
+	grams(pattern, func(g string) {
+		if uses[g] < least {
+			best, least = g, uses[g]
+		}
+	})
+	return best
+}
+
 // findPattern returns the first pattern that matches a key and holds, or nil if there is none.
 func (o *Overrides) findPattern(key []byte, now time.Time) *Override {
-	best := len(o.patterns)
-	try := func(list []int) {
-		for _, i := range list {
-			if i >= best {
-				return
-			}
-			if e := o.patterns[i]; e.glob.Match(key) && e.holds(now) {
-				best = i
+	if o.patterns.Len() <= fewPatterns {
+		for e := range o.patterns.All() {
+			if e.glob.Match(key) && e.holds(now) {
+				return &e.override
 			}
 		}
-	}
-	try(o.ungrammed)
-	if len(o.byGram) > 0 {
-		for i := range max(len(key)-2, 0) {
-			try(o.byGram[[3]byte(key[i:])])
-		}
-	}
-	if best == len(o.patterns) {
 		return nil
 	}
-	return &o.patterns[best].override
+	best := firstMatch(nil, o.ungrammed, key, now)
+	for i := range max(len(key)-2, 0) {
+		if list, ok := o.byGram.GetBytes(key[i : i+3]); ok {
+			best = firstMatch(best, list, key, now)
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return &best.override
+}
+
+// firstMatch returns the first pattern of a list that matches a key and holds, or best if that comes before it. best
+// may be nil.
+func firstMatch(best *entry, list []*entry, key []byte, now time.Time) *entry {
+	for _, e := range list {
+		if best != nil && before(best, e) <= 0 {
+			return best
+		}
+		if e.glob.Match(key) && e.holds(now) {
+			return e
+		}
+	}
+	return best
 }

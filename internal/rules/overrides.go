@@ -4,44 +4,49 @@ import (
 	"bytes"
 	"cmp"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/netset"
+	"github.com/hotparam/pipeline/internal/persistent"
 )
 
 // Overrides is an immutable index over overrides, shared freely. A nil *Overrides is empty. Find costs one look-up, and
 // for patterns, if there are many, one look-up for each byte of the key. FindClient costs one look-up of the longest
 // prefix. Only the index of WithShadow contains the overrides in shadow mode.
+//
+// An [OverrideIndex] makes the next index when overrides change; the two share what did not change.
 type Overrides struct {
-	exact    map[string][]*entry
-	patterns []*entry
-	// byGram holds the positions of patterns by three bytes that every key they match contains, and ungrammed the
-	// positions of the other patterns. If there are few patterns, all are in ungrammed.
-	byGram    map[[3]byte][]int
-	ungrammed []int
+	exact persistent.Map[[]*entry]
+	// patterns holds all patterns in their order. byGram holds them by three bytes that every key they match contains,
+	// and ungrammed the patterns that have no such bytes.
+	patterns  persistent.List[*entry]
+	byGram    persistent.Map[[]*entry]
+	ungrammed []*entry
 	// blocks holds the exact overrides that block, by resource. Under anyPath it holds the overrides of all paths.
-	blocks map[string][]*entry
+	blocks persistent.Map[persistent.List[*entry]]
 	// resources holds the overrides of whole resources, and blockedPaths its overrides that block a path.
-	resources    map[string][]*entry
-	blockedPaths []*entry
-	// networks finds the overrides of clients and CIDRs, or is nil if there are none. classes holds overrides by class.
-	networks  netset.Table // positions in byNetwork
-	byNetwork [][]*entry
-	classes   map[string][]*entry
+	resources    persistent.Map[[]*entry]
+	blockedPaths persistent.List[*entry]
+	// networks finds the overrides of clients and CIDRs, as []*entry, or is nil if there are none. classes holds
+	// overrides by class.
+	networks netset.Table
+	clients  int // overrides in networks
+	classes  persistent.Map[[]*entry]
 	// tried indexes all overrides as if overrides in shadow mode were enforced. It is nil if no override is in shadow
 	// mode.
 	tried *Overrides
 }
 
+// entry is an override in an index. Several indexes share it.
 type entry struct {
 	override Override
 	live     bool
+	position int // in the file, or 0
 	glob     canon.Glob
 	literal  int
+	gram     string         // three bytes of a pattern, or "" if it has too few
 	plan     *scheduleCache // nil if it always holds
 }
 
@@ -51,78 +56,12 @@ func (e *entry) holds(now time.Time) bool {
 
 // NewOverrides indexes the overrides of the configuration file and the live overrides. It keeps copies.
 func NewOverrides(static, live []Override) *Overrides {
-	o := index(static, live, false)
-	if slices.ContainsFunc(static, Override.InShadow) || slices.ContainsFunc(live, Override.InShadow) {
-		o.tried = index(static, live, true)
-	}
-	return o
+	return NewOverrideIndex(static).Update(LiveOf(live))
 }
 
 // WithShadow returns the index as it would be if every override in shadow mode were enforced, or nil if no override is
 // in shadow mode. An override in shadow mode that is found in it would decide.
 func (o *Overrides) WithShadow() *Overrides { return o.tried }
-
-func index(static, live []Override, tried bool) *Overrides {
-	o := &Overrides{
-		exact: map[string][]*entry{}, blocks: map[string][]*entry{}, resources: map[string][]*entry{},
-		classes: map[string][]*entry{},
-	}
-	networks := map[netip.Prefix][]*entry{}
-	for i, v := range slices.Concat(static, live) {
-		if tried || !v.InShadow() {
-			o.add(v, i >= len(static), networks)
-		}
-	}
-	for _, lists := range []map[string][]*entry{o.exact, o.resources, o.classes} {
-		for _, entries := range lists {
-			slices.SortStableFunc(entries, before)
-		}
-	}
-	slices.SortStableFunc(o.patterns, before)
-	o.indexPatterns()
-	if len(networks) > 0 {
-		o.networks = netset.NewTable()
-	}
-	for network, entries := range networks {
-		slices.SortStableFunc(entries, before)
-		o.networks.Insert(network, len(o.byNetwork))
-		o.byNetwork = append(o.byNetwork, entries)
-	}
-	return o
-}
-
-func (o *Overrides) add(v Override, live bool, networks map[netip.Prefix][]*entry) {
-	e := &entry{override: v, live: live}
-	if !v.Schedule.IsZero() {
-		e.plan = &scheduleCache{schedule: v.Schedule}
-	}
-	switch {
-	case v.Client != "" || v.CIDR != "":
-		if n := v.Network(); n.IsValid() {
-			networks[n] = append(networks[n], e)
-		}
-	case v.Class != "":
-		o.classes[v.Class] = append(o.classes[v.Class], e)
-	case v.Resource != "":
-		o.resources[v.Resource] = append(o.resources[v.Resource], e)
-		if v.Action == ActionBlock && isPath(v.Resource) {
-			o.blockedPaths = append(o.blockedPaths, e)
-		}
-	case v.IsPattern():
-		e.glob = canon.NewGlob(v.Key)
-		e.literal = e.glob.Literal()
-		o.patterns = append(o.patterns, e)
-	default:
-		o.exact[v.Key] = append(o.exact[v.Key], e)
-		if v.Action == ActionBlock {
-			resource := hottype.Key(v.Key).Resource()
-			o.blocks[resource] = append(o.blocks[resource], e)
-			if resource != anyPath && isPath(resource) {
-				o.blocks[anyPath] = append(o.blocks[anyPath], e)
-			}
-		}
-	}
-}
 
 // anyPath is the resource under which the catch-all counts a target that upstreams may read as any path. Other
 // resources of the catch-all are paths, and resources of other rules do not begin with a slash.
@@ -131,10 +70,10 @@ const anyPath = "/"
 func isPath(resource string) bool { return strings.HasPrefix(resource, anyPath) }
 
 // OfKeys reports whether there are overrides of keys, patterns or resources.
-func (o *Overrides) OfKeys() bool { return len(o.exact)+len(o.patterns)+len(o.resources) > 0 }
+func (o *Overrides) OfKeys() bool { return o.exact.Len()+o.patterns.Len()+o.resources.Len() > 0 }
 
 // OfClients reports whether there are overrides of addresses, networks or classes.
-func (o *Overrides) OfClients() bool { return o.networks != nil || len(o.classes) > 0 }
+func (o *Overrides) OfClients() bool { return o.clients+o.classes.Len() > 0 }
 
 // FindClient returns the override that holds for an address, or nil if there is none. Of several it returns the
 // override of the longest prefix, and of equal prefixes the live override. It does not allocate.
@@ -143,11 +82,11 @@ func (o *Overrides) FindClient(a netip.Addr, now time.Time) *Override {
 		return nil
 	}
 	for bits := a.BitLen(); bits >= 0; { // an override that does not hold now hides no shorter prefix
-		network, at, found := o.networks.LookupPrefixLPM(netip.PrefixFrom(a, bits))
+		network, list, found := o.networks.LookupPrefixLPM(netip.PrefixFrom(a, bits))
 		if !found {
 			return nil
 		}
-		if best := first(o.byNetwork[at], now); best != nil {
+		if best := first(list.([]*entry), now); best != nil {
 			return best
 		}
 		bits = network.Bits() - 1
@@ -160,12 +99,14 @@ func (o *Overrides) FindClass(name string, now time.Time) *Override {
 	if o == nil || name == "" {
 		return nil
 	}
-	return first(o.classes[name], now)
+	list, _ := o.classes.Get(name)
+	return first(list, now)
 }
 
 // before orders overrides that hold for the same key: live overrides first, then the most specific, then overrides with
 // a schedule, then overrides in shadow mode, which would replace the others if they were enforced, then the newest,
-// then by ID, so that all processes agree.
+// then by ID and by their place in the
+// file, so that all processes agree.
 func before(a, b *entry) int {
 	return cmp.Or(
 		trueFirst(a.live, b.live),
@@ -174,6 +115,7 @@ func before(a, b *entry) int {
 		cmp.Compare(b.override.Mode, a.override.Mode),
 		b.override.Created.Compare(a.override.Created),
 		cmp.Compare(a.override.ID, b.override.ID),
+		cmp.Compare(a.position, b.position),
 	)
 }
 
@@ -198,7 +140,8 @@ func (o *Overrides) Find(key []byte, now time.Time) *Override {
 	if o == nil {
 		return nil
 	}
-	exact := first(o.exact[string(key)], now)
+	list, _ := o.exact.GetBytes(key)
+	exact := first(list, now)
 	if (exact == nil || exact.KeepsLimit()) && canon.IsMalformed(key) {
 		if block := o.blocking(key[:len(key)-len(canon.Malformed)-1], now); block != nil {
 			return block
@@ -210,11 +153,17 @@ func (o *Overrides) Find(key []byte, now time.Time) *Override {
 	if p := o.findPattern(key, now); p != nil {
 		return p
 	}
-	if len(o.resources) > 0 {
-		resource, _, _ := bytes.Cut(key, []byte{'?'})
-		return first(o.resources[string(resource)], now)
+	if o.resources.Len() == 0 {
+		return nil
 	}
-	return nil
+	resource, _, _ := bytes.Cut(key, []byte{'?'})
+	return o.findResource(resource, now)
+}
+
+// findResource returns the override of a whole resource that holds, or nil if there is none.
+func (o *Overrides) findResource(resource []byte, now time.Time) *Override {
+	list, _ := o.resources.GetBytes(resource)
+	return first(list, now)
 }
 
 // first returns the first override of a list that holds, or nil if no override holds.
@@ -231,32 +180,42 @@ func first(list []*entry, now time.Time) *Override {
 // keys of all paths. Overrides that another override of the same text replaces are skipped.
 func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
 	ofAnyPath := string(resource) == anyPath
-	for _, e := range o.blocks[string(resource)] {
-		if b := &e.override; first(o.exact[b.Key], now) == b {
+	blocks, _ := o.blocks.GetBytes(resource)
+	for e := range blocks.All() {
+		b := &e.override
+		if same, _ := o.exact.Get(b.Key); first(same, now) == b {
 			return b
 		}
 	}
-	for i, e := range o.patterns {
+	for e := range o.patterns.All() {
 		b := &e.override
 		within := e.glob.MatchesWithin(resource) || ofAnyPath && isPath(b.Key)
-		if b.Action != ActionBlock || !within || !e.holds(now) {
-			continue
-		}
-		replaced := slices.ContainsFunc(o.patterns[:i],
-			func(e *entry) bool { return e.override.Key == b.Key && e.holds(now) })
-		if !replaced {
+		if b.Action == ActionBlock && within && e.holds(now) && !o.isReplaced(e, now) {
 			return b
 		}
 	}
-	if b := first(o.resources[string(resource)], now); b != nil && b.Action == ActionBlock {
+	if b := o.findResource(resource, now); b != nil && b.Action == ActionBlock {
 		return b
 	}
 	if ofAnyPath {
-		for _, e := range o.blockedPaths {
-			if b := &e.override; first(o.resources[b.Resource], now) == b {
+		for e := range o.blockedPaths.All() {
+			if b := &e.override; o.findResource([]byte(b.Resource), now) == b {
 				return b
 			}
 		}
 	}
 	return nil
+}
+
+// isReplaced reports whether another override of the same pattern, which holds, comes before e.
+func (o *Overrides) isReplaced(e *entry, now time.Time) bool {
+	for other := range o.patterns.All() {
+		if other == e {
+			return false
+		}
+		if other.override.Key == e.override.Key && other.holds(now) {
+			return true
+		}
+	}
+	return false
 }

@@ -26,9 +26,9 @@ var layers = []struct {
 }{
 	{"types", false, []string{"hotparam/hottype"}, "all packages share them, so they depend on none"},
 	{"scripts", false, []string{"lua"}, "text only"},
-	{"waiting and reading", false, []string{"internal/wait", "internal/textfile", "internal/netset",
+	{"waiting and reading", false, []string{"internal/wait", "internal/textfile", "internal/netset", "internal/persistent",
 		"internal/protofield"},
-		"timers, small files, sets of networks and fields of messages only"},
+		"timers, small files, sets of networks, shared collections and fields of messages only"},
 	{"logging", false, []string{"internal/logbound"}, "bounds the lines of all packages, and knows none of them"},
 	{"logic", true, []string{
 		"hotparam/limit", "hotparam/rule", "internal/conf", "internal/limitcore", "internal/canon",

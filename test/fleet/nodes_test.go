@@ -221,7 +221,7 @@ func startAggregator(p process, r *Redis, h *Webhook, set *rules.Set, node strin
 		publisher.Received = func() (map[string]arrival.Flow, bool) { return listener.Received() }
 	}
 	a.Aggregator = distributed.NewAggregator(distributed.AggregatorConfig{
-		Store: a.store, Log: p.log, Unread: unread, Overrides: func([]rules.Override) {},
+		Store: a.store, Log: p.log, Unread: unread, Overrides: func(rules.LiveOverrides) {},
 		Aggregate: aggregate.Config{Rules: set, Shards: 1, HotTTL: hotTTL, NoInputTTL: noInputTTL, Log: p.log,
 			Sources: map[string]func() aggregate.SourceStatus{"counts": source}},
 		Publisher: publisher,

@@ -135,7 +135,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		Aggregate: found, Store: a.redis, Log: a.log, Unread: unread(cfg), Judged: a.judged(),
 		Publisher: rediscontrol.PublisherConfig{ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL,
 			Keep: noInputTTL(cfg.Redis), Received: a.received()},
-		Overrides: func(live []rules.Override) { a.schedules.SetLive(live) },
+		Overrides: func(live rules.LiveOverrides) { a.schedules.SetLive(live) },
 		Instance:  instanceName(cfg),
 	})
 	a.parts.Reported = a.reload.FillAggregatorReport

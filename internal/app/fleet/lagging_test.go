@@ -62,7 +62,7 @@ func limiter(t *testing.T, addr, name string) (held *atomic.Int64) {
 	held = new(atomic.Int64)
 	feed := openFeed(t, addr)
 	redistest.Running(t, func(ctx context.Context) error {
-		return feed.Overrides().Follow(ctx, func(list []rules.Override) { held.Store(int64(len(list))) })
+		return feed.Overrides().Follow(ctx, func(live rules.LiveOverrides) { held.Store(int64(live.Len())) })
 	})
 	redistest.Running(t, feed.Reporter(func(at time.Time) report.Limiter {
 		return report.Limiter{Instance: name, At: at}

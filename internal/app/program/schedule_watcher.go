@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,34 +27,51 @@ type ScheduleWatcher struct {
 
 	changed chan struct{} // holds one signal
 
-	mu         sync.Mutex // guards the fields below
-	file, live []rules.Override
+	mu   sync.Mutex // guards the fields below
+	file []rules.Override
+	live rules.LiveOverrides
+	// scheduled holds the overrides of live that have a schedule, by their keys in live.
+	scheduled map[string]rules.Override
 }
 
 func NewScheduleWatcher(file []rules.Override, tell func(rules.Override, bool, time.Time),
 	log *slog.Logger) *ScheduleWatcher {
-	return &ScheduleWatcher{file: file, tell: tell, log: log, changed: make(chan struct{}, 1)}
+	return &ScheduleWatcher{file: file, tell: tell, log: log, changed: make(chan struct{}, 1),
+		scheduled: map[string]rules.Override{}}
 }
 
-func (t *ScheduleWatcher) SetFile(list []rules.Override) { t.set(&t.file, list) }
-func (t *ScheduleWatcher) SetLive(list []rules.Override) { t.set(&t.live, list) }
-
-func (t *ScheduleWatcher) set(to *[]rules.Override, list []rules.Override) {
+func (t *ScheduleWatcher) SetFile(list []rules.Override) {
 	t.mu.Lock()
-	*to = list
+	t.file = list
 	t.mu.Unlock()
 	wait.Signal(t.changed)
+}
+
+// SetLive replaces the live overrides. Its cost grows with the differences from the overrides before.
+func (t *ScheduleWatcher) SetLive(live rules.LiveOverrides) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := range live.Changes(t.live, rules.SameOverride) {
+		_, had := t.scheduled[c.Key]
+		delete(t.scheduled, c.Key)
+		has := c.After != nil && !c.After.Schedule.IsZero()
+		if has {
+			t.scheduled[c.Key] = *c.After
+		}
+		if had || has {
+			wait.Signal(t.changed)
+		}
+	}
+	t.live = live
 }
 
 func (t *ScheduleWatcher) Run(ctx context.Context) error {
 	for {
 		c := newCron(t.log)
 		t.mu.Lock()
-		for _, list := range [][]rules.Override{t.file, t.live} {
-			for _, o := range list {
-				if !o.Schedule.IsZero() {
-					c.Schedule(scheduleTimes{o}, &scheduleJob{watcher: t, override: o, held: o.Active(time.Now())})
-				}
+		for _, o := range slices.AppendSeq(slices.Clone(t.file), maps.Values(t.scheduled)) {
+			if !o.Schedule.IsZero() {
+				c.Schedule(scheduleTimes{o}, &scheduleJob{watcher: t, override: o, held: o.Active(time.Now())})
 			}
 		}
 		t.mu.Unlock()

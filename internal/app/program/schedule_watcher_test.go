@@ -32,8 +32,11 @@ func TestTurnsAreToldWhenSchedulesBeginAndEnd(t *testing.T) {
 		go func() { done <- tr.Run(ctx) }()
 		time.Sleep(21 * time.Hour) // virtual: the bubble's clock
 		// Set inside its window: being set is reported elsewhere.
-		tr.SetLive([]rules.Override{{ID: "live", Key: "c", Action: rules.ActionBlock, Schedule: evening,
-			Until: time.Date(2000, 1, 2, 21, 30, 0, 0, time.UTC)}})
+		live := rules.LiveOf([]rules.Override{{ID: "gone", Key: "c", Action: rules.ActionBlock, Schedule: evening},
+			{ID: "live", Key: "c", Action: rules.ActionBlock, Schedule: evening,
+				Until: time.Date(2000, 1, 2, 21, 30, 0, 0, time.UTC)}, {ID: "always", Key: "c", Action: rules.ActionBlock}})
+		tr.SetLive(live)
+		tr.SetLive(live.Without("gone"))
 		time.Sleep(27 * time.Hour)
 		cancel()
 		if err := <-done; err != nil {

@@ -58,7 +58,7 @@ func (d *decision) chargeClient() {
 	}
 	shadow := d.override.is(rules.ActionShadow)
 	if d.override.is(rules.ActionLimit) {
-		d.charge(d.st.clientLimits[idOf(d.override.Override)], -1, false)
+		d.charge(d.st.overrideSlot(d.override.Override).clientLimit, -1, false)
 	} else {
 		for _, w := range d.class.windows {
 			if w != nil {

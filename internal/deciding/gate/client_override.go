@@ -58,22 +58,14 @@ func (c *clientOverride) explain(v *verdict.Verdict) {
 	}
 }
 
-// compileClients compiles the limits of overrides of clients. They are kept in the store of the windows that they
-// replace.
-func (st *state) compileClients(list []rules.Override) {
+// bindClients makes the limit of an override of clients. It is kept in the store of the windows that it replaces.
+func (st *state) bindClients(o *rules.Override, state *overrideState) *boundLimit {
 	scope, policy := rules.ScopeCluster, rules.FailLocal
 	for _, w := range []*rules.IPWindow{st.set.IP.Sliding, st.set.IP.Fixed} {
 		if w != nil {
 			scope, policy = w.Scope, w.OnStoreFailure
 		}
 	}
-	st.clientLimits = map[overrideID]*boundLimit{}
-	for i := range list {
-		o := &list[i]
-		if !o.OfClients() || o.Action != rules.ActionLimit {
-			continue
-		}
-		b := st.bindOverride(spaceClient, o, scope, policy)
-		st.clientLimits[idOf(o)] = &b
-	}
+	b := st.bindOverride(spaceClient, o, state, scope, policy)
+	return &b
 }

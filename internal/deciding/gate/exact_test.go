@@ -143,7 +143,7 @@ func TestStatesAreNumbered(t *testing.T) {
 	g := New(Config{})
 	var old *state
 	for want := uint64(1); want < 4; want++ {
-		if old = g.newState(old, &rules.Set{}, nil); uint64(old.gen) != want {
+		if old = g.newState(old, &rules.Set{}, rules.LiveOverrides{}); uint64(old.gen) != want {
 			t.Errorf("number %d, want %d", old.gen, want)
 		}
 	}

@@ -141,9 +141,10 @@ type Gate struct {
 	// upstreams holds the upstreams that adaptive limits follow.
 	upstreams adaptive.Upstreams
 
-	mu   sync.Mutex // guards changes: live, and building the next state
-	live []rules.Override
-	cur  atomic.Pointer[state]
+	mu    sync.Mutex // guards live and index, and building the next state
+	live  rules.LiveOverrides
+	index *rules.OverrideIndex // of the rules of cur
+	cur   atomic.Pointer[state]
 
 	decisions sync.Pool // of *decision
 	denials   denialCache
@@ -161,7 +162,7 @@ func New(cfg Config) *Gate {
 		cfg.Local = limit.NewMemory(limit.MemoryConfig{})
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	g := &Gate{cfg: cfg, live: cfg.Overrides}
+	g := &Gate{cfg: cfg, live: rules.LiveOf(cfg.Overrides)}
 	budget := cmp.Or(max(cfg.Budget, 0), DefaultBudget)
 	if cfg.Shared != nil {
 		g.shared = guarded.NewStore(cfg.Shared, budget, cfg.Log)
@@ -190,8 +191,12 @@ func (g *Gate) SetRules(set *rules.Set) {
 	g.cur.Store(g.newState(g.cur.Load(), set, g.live))
 }
 
-// SetOverrides replaces the live overrides. The slice belongs to the gate.
-func (g *Gate) SetOverrides(live []rules.Override) {
+// SetOverrides replaces the live overrides. Followers of a store call SetLive.
+func (g *Gate) SetOverrides(list []rules.Override) { g.SetLive(rules.LiveOf(list)) }
+
+// SetLive replaces the live overrides. Its cost grows with the differences from the overrides before, if the new set
+// was made from the old one.
+func (g *Gate) SetLive(live rules.LiveOverrides) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.live = live
@@ -199,20 +204,23 @@ func (g *Gate) SetOverrides(live []rules.Override) {
 	g.cur.Store(g.newState(old, old.set, live))
 }
 
+// Changes returns a number that every change of rules or overrides increases.
+func (g *Gate) Changes() uint64 { return g.cur.Load().gen }
+
 // Overrides returns the overrides of the rules, the live overrides, and a number that every change of rules or
 // overrides increases.
 func (g *Gate) Overrides() (list []rules.Override, changes uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st := g.cur.Load()
-	return slices.Concat(st.set.Overrides, g.live), st.gen
+	return slices.Concat(st.set.Overrides, rules.SortedOverrides(g.live)), st.gen
 }
 
-// InForce returns the rules and the live overrides that apply together. Callers must not change them.
+// InForce returns the rules and the live overrides that apply together. Callers must not change the rules.
 func (g *Gate) InForce() (set *rules.Set, live []rules.Override) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.cur.Load().set, g.live
+	return g.cur.Load().set, rules.SortedOverrides(g.live)
 }
 
 // IsHot reports whether a key is hot, under its own name or under an alias. It is for people, not for each request.

@@ -138,7 +138,7 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	if o != nil {
 		state := st.overrideState(o)
 		h.hits = &state.countedTwice
-		st.override(h, o, state.id, m.Rule)
+		st.override(h, o, state, m.Rule)
 	}
 	if o == nil || o.KeepsLimit() {
 		st.applyRule(h, m)
@@ -182,7 +182,7 @@ func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *ov
 		return memo, state
 	}
 	h := &keyLimit{of: st, under: r, shadow: o.InShadow()}
-	st.override(h, o, state.id, r)
+	st.override(h, o, state, r)
 	h.divide(r.Limit.Fair && o.IsOneKey(), r.Limit.ClientHeader, memo)
 	if !state.memo.CompareAndSwap(memo, h) {
 		h.fair = nil // as in hotKeyLimit
@@ -191,8 +191,8 @@ func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *ov
 }
 
 // override fills in the effect of an override on a key of r. The scope and the failure policy remain the rule's.
-func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Rule) {
-	h.action, h.rule, h.until = o.Action, id, o.Until
+func (st *state) override(h *keyLimit, o *rules.Override, state *overrideState, r *rules.Rule) {
+	h.action, h.rule, h.until = o.Action, state.id, o.Until
 	if o.Action == rules.ActionCache {
 		h.serve = cmp.Or(r.Cache, rules.DefaultCache())
 	}
@@ -201,12 +201,11 @@ func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Ru
 		return
 	}
 	h.limited, h.refund = true, r.Limit.RefundStatus
-	h.limit = st.bindOverride(spaceHot, o, r.Limit.Scope, r.Limit.OnStoreFailure)
+	h.limit = st.bindOverride(spaceHot, o, state, r.Limit.Scope, r.Limit.OnStoreFailure)
 }
 
-func (st *state) bindOverride(space string, o *rules.Override, scope rules.Scope,
+func (st *state) bindOverride(space string, o *rules.Override, state *overrideState, scope rules.Scope,
 	policy rules.FailurePolicy) boundLimit {
-	state := st.overrideState(o)
 	b := st.bind(space, state.id, hottype.ReasonOverride, o.Spec(), scope, policy)
 	if o.InShadow() {
 		b.space, b.owner = spaceShadow, state

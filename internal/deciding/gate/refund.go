@@ -107,7 +107,7 @@ func (g *Gate) eachLimit(st *state, now time.Time, key hottype.Key, f func(*keyL
 			}
 		}
 	}
-	for _, o := range st.overrideStates {
+	for o := range st.eachOverride() {
 		if memo := o.memo.Load(); memo != nil && o.key == key {
 			f(memo)
 		}

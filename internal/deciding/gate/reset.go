@@ -23,7 +23,7 @@ func CountedSubjects(set *rules.Set, c report.Command) (list []limit.Charge) {
 	}
 	add(spaceClient, limit.Spec{})
 	add(spaceShadow, limit.Spec{})
-	st := new(Gate).newState(nil, set, nil)
+	st := new(Gate).newState(nil, set, rules.LiveOverrides{})
 	usual := &st.defaultClass
 	for _, cl := range append(slices.Collect(maps.Values(st.classes)), usual) {
 		for i, w := range cl.windows {

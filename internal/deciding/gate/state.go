@@ -7,20 +7,19 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
-	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/netset"
+	"github.com/hotparam/pipeline/internal/persistent"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// state holds the compiled rules and overrides. It is immutable but for the counters in its overrideStates; a change
-// builds the next state.
+// state holds the compiled rules and overrides. It is immutable but for the counters of its overrides; a change builds
+// the next state, which shares the overrides that did not change.
 type state struct {
 	gen             uint64 // grows with every change; the version of memoised limits
 	set             *rules.Set
@@ -29,10 +28,10 @@ type state struct {
 	overrides       *rules.Overrides // nil if no override is of keys
 	clients         *rules.Overrides // nil if no override is of clients
 	shadow          *rules.Overrides // as if shadow overrides were enforced; nil if there are none
-	clientLimits    map[overrideID]*boundLimit
-	overrideStates  map[overrideID]*overrideState
-	malformed       map[*rules.Rule]*keyLimit // of malformed requests without an override
-	exempt          netset.Set                // nil if no address is exempt
+	live            rules.LiveOverrides
+	overrideSlots   persistent.Map[[]overrideSlot] // by slotKey
+	malformed       map[*rules.Rule]*keyLimit      // of malformed requests without an override
+	exempt          netset.Set                     // nil if no address is exempt
 	defaultClass    class
 	classes         map[string]*class // by name
 	local           *limit.Memory     // the local store, or nil if it is of another type
@@ -91,11 +90,12 @@ func refill(s limit.Spec) time.Duration {
 	return time.Duration(min(q, math.MaxInt64))
 }
 
-// newState compiles the rules and overrides of a gate, after an old state, which is nil for the first.
-func (g *Gate) newState(old *state, set *rules.Set, live []rules.Override) *state {
+// newState compiles the rules and overrides of a gate, after an old state, which is nil for the first. While the rules
+// stay, its cost does not grow with the number of overrides. The caller holds mu.
+func (g *Gate) newState(old *state, set *rules.Set, live rules.LiveOverrides) *state {
 	up := &g.upstreams
 	st := &state{
-		set: set, exact: g.shared != nil, async: g.cfg.Async != nil, exempt: exemptTable(set.IP.Exempt),
+		set: set, live: live, exact: g.shared != nil, async: g.cfg.Async != nil, exempt: exemptTable(set.IP.Exempt),
 		upstreams: up, defaultUpstream: up.Get(hottype.DefaultUpstream), adapts: len(set.AdaptiveUpstreams()) > 0,
 	}
 	st.hasSlots = st.adapts || slices.ContainsFunc(set.Rules, boundsInFlight)
@@ -108,18 +108,18 @@ func (g *Gate) newState(old *state, set *rules.Set, live []rules.Override) *stat
 	if st.uses = old.uses; old.set != set {
 		st.uses = rules.NewUses(set, old.uses)
 	}
-	if len(set.Overrides)+len(live) > 0 {
-		all, list := rules.NewOverrides(set.Overrides, live), slices.Concat(set.Overrides, live)
-		st.addOverrideStates(old.overrideStates, list)
-		if all.OfKeys() {
-			st.overrides = all
-		}
-		if all.OfClients() {
-			st.clients = all
-		}
-		st.shadow = all.WithShadow()
-		st.compileClients(list)
+	if old.set != set {
+		g.index = rules.NewOverrideIndex(set.Overrides)
 	}
+	st.compileOverrides(old)
+	all := g.index.Update(live)
+	if all.OfKeys() {
+		st.overrides = all
+	}
+	if all.OfClients() {
+		st.clients = all
+	}
+	st.shadow = all.WithShadow()
 	st.compileMalformed()
 	st.defaultClass = *st.class(&rules.Class{Fixed: set.IP.Fixed, Sliding: set.IP.Sliding, InFlight: set.IP.InFlight})
 	st.classes = make(map[string]*class, len(set.Classes))
@@ -229,48 +229,3 @@ func exemptTable(list []netip.Prefix) netset.Set {
 
 // expired reports whether the time until, which may be unset, has come.
 func expired(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }
-
-// overrideState holds the counters of an override. Its Decisions are the decisions on keys that are not hot: one set
-// for an override, not for a key, because a pattern may match any number of keys. It survives changes as long as the
-// override's name stays.
-type overrideState struct {
-	id  string
-	key hottype.Key // or the text of another target
-	hotset.Decisions
-	// countedTwice counts the decisions that are also counted elsewhere: decisions on hot keys, and decisions to which
-	// an override in shadow mode applies. wouldDeny counts the decisions that an override in shadow mode would deny.
-	countedTwice, wouldDeny atomic.Uint64
-	memo                    atomic.Pointer[keyLimit] // under the rule of the last request
-}
-
-// watched counts a request to which the override in shadow mode applies.
-func (o *overrideState) watched(denied bool) {
-	o.countedTwice.Add(1)
-	if denied {
-		o.wouldDeny.Add(1)
-	}
-}
-
-// overrideID identifies an override: one target may have several, of which the best that has not expired applies. An
-// override that is enforced after shadow mode begins with new counters.
-type overrideID struct {
-	id   string
-	of   rules.Target
-	mode hottype.Mode
-}
-
-func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Target(), o.Mode} }
-
-func (st *state) overrideState(o *rules.Override) *overrideState { return st.overrideStates[idOf(o)] }
-
-// addOverrideStates makes the state of each override, or takes over an old state.
-func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rules.Override) {
-	st.overrideStates = make(map[overrideID]*overrideState, len(list))
-	for i := range list {
-		o, id := &list[i], idOf(&list[i])
-		if st.overrideStates[id] = old[id]; old[id] == nil {
-			name := cmp.Or(o.ID, o.DefaultID())
-			st.overrideStates[id] = &overrideState{id: name, key: hottype.Key(o.Target().String())}
-		}
-	}
-}

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -177,7 +176,7 @@ func (g *Gate) Report(now time.Time) report.Limiter {
 		r.Keys = append(r.Keys, of)
 	}
 	byKey := func(a, b *overrideState) int { return cmp.Compare(a.key, b.key) }
-	for _, o := range slices.SortedFunc(maps.Values(g.cur.Load().overrideStates), byKey) {
+	for _, o := range slices.SortedFunc(g.cur.Load().usedOverrides(), byKey) {
 		d := o.Of(o.key)
 		if n := d.Allowed + d.Denied + o.countedTwice.Load(); n > 0 {
 			hits := report.OverrideHits{ID: o.id, N: n, WouldDeny: o.wouldDeny.Load()}

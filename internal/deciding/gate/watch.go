@@ -71,7 +71,7 @@ func (d *decision) watchOverrides(v *verdict.Verdict) {
 }
 
 func (d *decision) watchClient(v *verdict.Verdict, o *clientOverride) {
-	w := d.st.clientLimits[idOf(o.Override)]
+	w := d.st.overrideSlot(o.Override).clientLimit
 	switch {
 	case o.Action == rules.ActionBlock:
 		o.state.watched(true)

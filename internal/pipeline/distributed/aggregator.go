@@ -60,8 +60,8 @@ type AggregatorConfig struct {
 	Unread time.Duration
 	// Judged, when set, returns the partitions whose keys only this process has counted since a time.
 	Judged func(since time.Time) report.Partitions
-	// Overrides receives each list of live overrides.
-	Overrides func([]rules.Override)
+	// Overrides receives the live overrides after each change.
+	Overrides func(rules.LiveOverrides)
 	// Instance names this process in its reports to others.
 	Instance string
 	Log      *slog.Logger

@@ -29,7 +29,7 @@ func TestAggregators_ShareWhatTheyHaveSeen(t *testing.T) {
 		c, err := redisclient.Open(redisclient.Config{Addrs: []string{server.Addr()}, Namespace: "news",
 			Timeout: redistest.Patience})
 		a := distributed.NewAggregator(distributed.AggregatorConfig{Store: redistest.MustOpen(t, c, err), Log: quiet,
-			Overrides: func([]rules.Override) {}, Aggregate: aggregate.Config{Rules: set, Log: quiet},
+			Overrides: func(rules.LiveOverrides) {}, Aggregate: aggregate.Config{Rules: set, Log: quiet},
 			Publisher: rediscontrol.PublisherConfig{ID: id, Lease: time.Minute}})
 		redistest.Running(t, func(ctx context.Context) error { return a.Run(ctx, redistest.Patience, quiet) })
 		return a

@@ -41,7 +41,7 @@ func TestAggregator_RunAsOwner(t *testing.T) {
 	crashed := time.Now()
 	log, quiet := new(redistest.Log), slog.New(slog.DiscardHandler)
 	a := distributed.NewAggregator(distributed.AggregatorConfig{Store: open(), Log: log.Logger(),
-		Overrides: func([]rules.Override) {}, Aggregate: aggregate.Config{Rules: set, Log: quiet},
+		Overrides: func(rules.LiveOverrides) {}, Aggregate: aggregate.Config{Rules: set, Log: quiet},
 		Publisher: rediscontrol.PublisherConfig{ID: "one", Lease: lease}})
 	var running atomic.Bool
 	var began atomic.Int64

@@ -20,6 +20,8 @@ type Gate interface {
 	Passed(now time.Time, r gate.PassedRequests)
 	ChargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) hottype.Verdict
 	Rules() *rules.Set
+	// Changes returns a number that every change of rules or overrides increases, and Overrides also the overrides.
+	Changes() uint64
 	Overrides() (list []rules.Override, changes uint64)
 }
 
@@ -159,14 +161,15 @@ func (f *Feed) Run(ctx context.Context) error {
 // the polls that wait for changes.
 func (f *Feed) Refresh() {
 	now := f.cfg.Now()
-	overrides, changes := f.cfg.Gate.Overrides()
-	seen := [2]uint64{f.cfg.Hot.Changes(), changes}
+	seen := [2]uint64{f.cfg.Hot.Changes(), f.cfg.Gate.Changes()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if seen == f.seen && !f.dirty && now.Sub(f.looked) < expiryTick {
 		return
 	}
 	set := f.cfg.Gate.Rules()
+	overrides, changes := f.cfg.Gate.Overrides()
+	seen[1] = changes
 	before := f.seq
 	if f.seen[1] != changes || f.rules == "" {
 		if version := Version(set); version != f.rules {

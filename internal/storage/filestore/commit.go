@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/rules"
@@ -28,19 +27,18 @@ func (o *Overrides) commit(c rules.Change) (rules.Change, error) {
 	if err != nil {
 		return rules.Change{}, err
 	}
-	next := maps.Clone(o.entries)
-	delete(next, c.ID)
+	next := o.entries.Without(c.ID)
 	if c.After != nil {
-		next[c.ID] = *c.After
+		next = o.entries.With(c.ID, *c.After)
 	}
 	changes := len(o.audit.lines) + 1
-	data, err := o.encode(sortedByID(next), &c, changes)
+	data, err := o.encode(next, &c, changes)
 	if err != nil {
 		return rules.Change{}, err // nothing was written
 	}
 	err = o.record(line)
 	if kept := len(o.audit.lines) + 1; err == nil && kept != changes { // old changes were dropped
-		data, err = o.encode(sortedByID(next), &c, kept)
+		data, err = o.encode(next, &c, kept)
 	}
 	if err == nil {
 		if err = o.disk.replace(overridesFile, data); err != nil {
@@ -64,7 +62,7 @@ func (o *Overrides) Check(context.Context) error {
 	if o.failing == nil || o.closed {
 		return nil
 	}
-	data, err := o.encode(o.list(), o.last, len(o.audit.lines))
+	data, err := o.encode(o.entries, o.last, len(o.audit.lines))
 	if err == nil {
 		err = o.disk.replace(overridesFile, data)
 	}

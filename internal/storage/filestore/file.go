@@ -48,8 +48,8 @@ type envelope struct {
 
 // encode returns the text of overrides.json, or rules.ErrTooManyOverrides if the text would be too long to be read
 // again.
-func (o *Overrides) encode(list []rules.Override, last *rules.Change, changes int) ([]byte, error) {
-	list = append([]rules.Override{}, list...) // [] and not null, which is damage
+func (o *Overrides) encode(live rules.LiveOverrides, last *rules.Change, changes int) ([]byte, error) {
+	list := rules.SortedOverrides(live) // [] and not null, which is damage
 	data, err := json.MarshalIndent(envelope{formatVersion, last, changes, list}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %s: %w", overridesFile, err)

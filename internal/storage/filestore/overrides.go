@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,14 +30,14 @@ type Overrides struct {
 
 	mu      sync.Mutex // guards the fields below, also while they are written
 	closed  bool
-	entries map[string]rules.Override
+	entries rules.LiveOverrides
 	audit   auditLog
 	last    *rules.Change // the newest change, or nil
 	torn    bool          // audit.jsonl differs from audit: write it again
 	failing error         // error of the last write, or nil
 	missing string        // report of missing files or lines at the opening
 	// subscribers are called with every change.
-	subscribers []func([]rules.Override)
+	subscribers []func(rules.LiveOverrides)
 }
 
 // OpenOverrides opens a state directory, which it makes if it does not exist. It fails if another process has the
@@ -63,8 +60,7 @@ func OpenOverrides(dir string) (*Overrides, error) {
 
 // InMemory returns a store without a disk: its overrides end with the store.
 func InMemory() *Overrides {
-	return &Overrides{disk: noDisk{}, now: time.Now, max: maxFile,
-		entries: map[string]rules.Override{}, audit: auditLog{max: memoryAudit}}
+	return &Overrides{disk: noDisk{}, now: time.Now, max: maxFile, audit: auditLog{max: memoryAudit}}
 }
 
 func load(d disk, now func() time.Time) (*Overrides, error) {
@@ -79,10 +75,7 @@ func load(d disk, now func() time.Time) (*Overrides, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Overrides{disk: d, now: now, max: maxFile, entries: map[string]rules.Override{}, last: env.Last}
-	for _, e := range env.Overrides {
-		o.entries[e.ID] = e
-	}
+	o := &Overrides{disk: d, now: now, max: maxFile, entries: rules.LiveOf(env.Overrides), last: env.Last}
 	o.torn = audit.dropUncommitted(env.Last) || torn
 	o.audit, o.missing = audit, missing(d, env, audit)
 	if n := len(audit.lines); n > 0 && (o.last == nil || audit.lines[n-1].at.After(o.last.At)) {
@@ -115,15 +108,7 @@ var errClosed = errors.New("filestore: the state directory is closed")
 func (o *Overrides) List(context.Context) ([]rules.Override, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.list(), nil
-}
-
-// list returns every override by ID. The caller holds mu.
-func (o *Overrides) list() []rules.Override { return sortedByID(o.entries) }
-
-func sortedByID(entries map[string]rules.Override) []rules.Override {
-	byID := func(a, b rules.Override) int { return strings.Compare(a.ID, b.ID) }
-	return slices.SortedFunc(maps.Values(entries), byID)
+	return rules.SortedOverrides(o.entries), nil
 }
 
 // Put stores an override in place of the one with its ID, if there is one, and returns it as stored; see PutIf.
@@ -146,11 +131,11 @@ func (o *Overrides) PutIf(_ context.Context, e rules.Override, version int64) (r
 		return rules.Change{}, fmt.Errorf("filestore: %w", err)
 	}
 	c := rules.Change{At: e.Created, Author: e.Author, Action: rules.ChangePut, ID: e.ID, After: &e}
-	before, had := o.entries[e.ID]
+	before, had := o.entries.Get(e.ID)
 	if had {
 		c.Before = &before
-	} else if len(o.entries) >= MaxOverrides {
-		return rules.Change{}, fmt.Errorf("filestore: there are %d overrides already: %w", len(o.entries),
+	} else if o.entries.Len() >= MaxOverrides {
+		return rules.Change{}, fmt.Errorf("filestore: there are %d overrides already: %w", o.entries.Len(),
 			rules.ErrTooManyOverrides)
 	}
 	if err := rules.CheckVersion(c.Before, version); err != nil {
@@ -169,7 +154,7 @@ func (o *Overrides) Delete(ctx context.Context, id, author string) error {
 func (o *Overrides) DeleteIf(_ context.Context, id, author string, version int64) (rules.Change, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before, had := o.entries[id]
+	before, had := o.entries.Get(id)
 	if !had {
 		return rules.Change{}, fmt.Errorf("filestore: override %q: %w", id, rule.ErrNoOverride)
 	}
@@ -218,13 +203,17 @@ func (o *Overrides) Trim(now time.Time) (int, error) {
 	if o.closed {
 		return 0, errClosed
 	}
-	kept := maps.Clone(o.entries)
-	maps.DeleteFunc(kept, func(_ string, e rules.Override) bool { return e.Expired(now) })
-	gone := len(o.entries) - len(kept)
+	kept := o.entries
+	for id, e := range o.entries.All() {
+		if e.Expired(now) {
+			kept = kept.Without(id)
+		}
+	}
+	gone := o.entries.Len() - kept.Len()
 	if gone == 0 {
 		return 0, nil
 	}
-	data, err := o.encode(sortedByID(kept), o.last, len(o.audit.lines))
+	data, err := o.encode(kept, o.last, len(o.audit.lines))
 	if err == nil {
 		err = o.disk.replace(overridesFile, data)
 		o.failing = err
@@ -238,18 +227,17 @@ func (o *Overrides) Trim(now time.Time) (int, error) {
 }
 
 // Subscribe calls fn with all overrides: at once, and with every change before the call that makes it returns, so that
-// the author of an override meets it with the next request. fn must be quick, must call nothing of o, and may keep the
-// list.
-func (o *Overrides) Subscribe(fn func([]rules.Override)) {
+// the author of an override meets it with the next request. fn must be quick, and must call nothing of o.
+func (o *Overrides) Subscribe(fn func(rules.LiveOverrides)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.subscribers = append(o.subscribers, fn)
-	fn(o.list())
+	fn(o.entries)
 }
 
 // notify calls the subscribers. The caller holds mu.
 func (o *Overrides) notify() {
 	for _, fn := range o.subscribers {
-		fn(o.list())
+		fn(o.entries)
 	}
 }

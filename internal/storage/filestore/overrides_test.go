@@ -250,7 +250,10 @@ func TestSubscribersSeeEveryChange(t *testing.T) {
 	o := open(t, t.TempDir())
 	const writers, each = 8, 6
 	var told atomic.Pointer[[]rules.Override]
-	o.Subscribe(func(l []rules.Override) { told.Store(&l) })
+	o.Subscribe(func(live rules.LiveOverrides) {
+		l := rules.SortedOverrides(live)
+		told.Store(&l)
+	})
 	if l := told.Load(); l == nil || len(*l) != 0 {
 		t.Errorf("at first: %v", l)
 	}

@@ -19,7 +19,7 @@ const renewEvery = time.Hour
 // restored from a backup), Follow does not call fn: a block or a limit that a person set does not end because a server
 // lost its memory. A process that may write and has the highest version writes it back to Redis within a poll; see
 // overrideCopy.
-func (s *OverrideStore) Follow(ctx context.Context, fn func([]rules.Override)) error {
+func (s *OverrideStore) Follow(ctx context.Context, fn func(rules.LiveOverrides)) error {
 	h := &overrideFollower{s: s, fn: fn}
 	if known := s.feed.known(); known.version > 0 { // of the last run, or of another follower
 		h.take(known)
@@ -29,7 +29,7 @@ func (s *OverrideStore) Follow(ctx context.Context, fn func([]rules.Override)) e
 
 type overrideFollower struct {
 	s       *OverrideStore
-	fn      func([]rules.Override)
+	fn      func(rules.LiveOverrides)
 	started bool
 	version int64 // version that fn received last; 0 while there never was an override
 	renewal renewal
@@ -63,7 +63,7 @@ func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 func (h *overrideFollower) take(state *overrideCopy) {
 	h.started, h.version = true, state.version
 	h.s.feed.setKnown(state)
-	h.fn(h.s.list(state))
+	h.fn(rules.LiveOf(h.s.list(state)))
 	h.s.feed.overridesHeld.Store(state.version)
 	wait.Signal(h.s.feed.heldChanged)
 }

@@ -122,7 +122,7 @@ func TestChangesAfterALossLoseNothing(t *testing.T) {
 func looker(t testing.TB, c *Feed) func() []rules.Override {
 	t.Helper()
 	var enforced []rules.Override
-	h := &overrideFollower{s: c.Overrides(), fn: func(all []rules.Override) { enforced = all }}
+	h := &overrideFollower{s: c.Overrides(), fn: func(all rules.LiveOverrides) { enforced = rules.SortedOverrides(all) }}
 	return func() []rules.Override {
 		t.Helper()
 		if _, err := h.sync(context.Background()); err != nil {

@@ -45,7 +45,7 @@ func followOverrides(t *testing.T, c *Feed) <-chan []rules.Override {
 	t.Helper()
 	out := make(chan []rules.Override, 10_000)
 	redistest.Running(t, func(ctx context.Context) error {
-		return c.Overrides().Follow(ctx, func(all []rules.Override) { out <- all })
+		return c.Overrides().Follow(ctx, func(all rules.LiveOverrides) { out <- rules.SortedOverrides(all) })
 	})
 	return out
 }
