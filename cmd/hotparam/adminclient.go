@@ -50,8 +50,8 @@ type answer struct {
 // MarshalJSON returns the answer as the listener wrote it.
 func (a answer) MarshalJSON() ([]byte, error) { return a.body, nil }
 
-// ask sends a question and decodes the answer into v, unless v is nil.
-func (c *adminFlags) ask(ctx context.Context, q question, v any) (a answer, err error) {
+// askAdmin sends a question and decodes the answer into v, unless v is nil.
+func (c *adminFlags) askAdmin(ctx context.Context, q question, v any) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	resp, err := c.send(ctx, q)
@@ -73,7 +73,7 @@ func (c *adminFlags) ask(ctx context.Context, q question, v any) (a answer, err 
 
 // send sends a question. If the listener answers with a problem, the error has the words of the problem.
 func (c *adminFlags) send(ctx context.Context, q question) (*http.Response, error) {
-	req, err := c.request(ctx, q)
+	req, err := c.newRequest(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (c *adminFlags) send(ctx context.Context, q question) (*http.Response, erro
 	}
 	resp, err := newClient(&http.Transport{TLSClientConfig: tls}).Do(req)
 	if err != nil {
-		return nil, c.silent(err)
+		return nil, c.silentError(err)
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		defer resp.Body.Close()
@@ -102,15 +102,15 @@ func newClient(t *http.Transport) *http.Client {
 	}}
 }
 
-// silent returns the error of a listener that does not answer. It names the listener once.
-func (c *adminFlags) silent(err error) error {
+// silentError returns the error of a listener that does not answer. It names the listener once.
+func (c *adminFlags) silentError(err error) error {
 	if u := new(url.Error); errors.As(err, &u) {
 		err = u.Err
 	}
 	return fmt.Errorf("%s does not answer: %w; is --admin right?", config.Redact(c.Admin), err)
 }
 
-func (c *adminFlags) request(ctx context.Context, q question) (*http.Request, error) {
+func (c *adminFlags) newRequest(ctx context.Context, q question) (*http.Request, error) {
 	u, err := url.Parse(c.Admin)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, config.Usage("--admin: want a URL such as http://127.0.0.1:9180")
@@ -142,18 +142,18 @@ func (c *adminFlags) request(ctx context.Context, q question) (*http.Request, er
 func problemOf(status string, body []byte) error {
 	var p struct{ Detail, Remedy, Field string }
 	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
-		return fmt.Errorf("%s: %s", status, printable(strings.TrimSpace(string(body))))
+		return fmt.Errorf("%s: %s", status, printableText(strings.TrimSpace(string(body))))
 	}
 	lines := strings.Split(p.Detail, "\n")
 	for i := range lines {
-		lines[i] = printable(lines[i])
+		lines[i] = printableText(lines[i])
 	}
 	text := strings.Join(lines, "\n")
 	if p.Field == "confirm" {
 		return &unconfirmed{text}
 	}
 	if p.Remedy != "" {
-		text += "; " + printable(remedies.Replace(p.Remedy))
+		text += "; " + printableText(remedies.Replace(p.Remedy))
 	}
 	return fmt.Errorf("%s: %s", status, text)
 }
@@ -193,7 +193,7 @@ func (c *adminFlags) waitForAll(ctx context.Context, log *changeLog, most time.D
 	if most <= 0 {
 		return nil
 	}
-	a, err := c.limiters(ctx)
+	a, err := c.fetchLimiters(ctx)
 	if err != nil {
 		return err
 	}
@@ -205,8 +205,8 @@ type limitersAnswer struct {
 	Limiters []admin.Limiter
 }
 
-func (c *adminFlags) limiters(ctx context.Context) (a limitersAnswer, err error) {
-	_, err = c.ask(ctx, question{path: "/v1/limiters"}, &a)
+func (c *adminFlags) fetchLimiters(ctx context.Context) (a limitersAnswer, err error) {
+	_, err = c.askAdmin(ctx, question{path: "/v1/limiters"}, &a)
 	return a, err
 }
 
@@ -221,18 +221,18 @@ func (c *adminFlags) waitFor(ctx context.Context, log *changeLog, most time.Dura
 	}
 	began := time.Now()
 	for {
-		a, err := c.limiters(ctx)
+		a, err := c.fetchLimiters(ctx)
 		if err != nil {
 			return err
 		}
 		var behind []string
 		for _, l := range a.Limiters {
 			if l.Revision < revision {
-				behind = append(behind, printable(l.Instance))
+				behind = append(behind, printableText(l.Instance))
 			}
 		}
 		if len(behind) == 0 {
-			log.arrived(len(a.Limiters), time.Since(began))
+			log.logArrival(len(a.Limiters), time.Since(began))
 			return nil
 		}
 		if time.Since(began) >= most {

@@ -52,21 +52,21 @@ func (f *outputFlags) logChanges(k *kong.Kong, do func(*changeLog) error) error 
 func (l *changeLog) add(c madeChange) {
 	l.Changes = append(l.Changes, c)
 	for _, w := range c.Warnings {
-		fmt.Fprintf(l.warnings, "%s: %s\n", name, printable(w))
+		fmt.Fprintf(l.warnings, "%s: %s\n", name, printableText(w))
 	}
 	text := map[string]string{"set": "", "enforced": "enforced; ", "removed": "removed", "undone": "undone; "}[c.Did]
 	if o := c.Override; o != nil {
-		text += fmt.Sprintf("%s, %s, until %s", printable(o.Target().String()), effect(o), ending(o))
+		text += fmt.Sprintf("%s, %s, until %s", printableText(o.Target().String()), describeEffect(o), formatEnd(o))
 	} else if c.Did == "undone" {
 		text += "there is none now"
 	}
-	l.say("%s: %s", printable(c.ID), text)
+	l.logLine("%s: %s", printableText(c.ID), text)
 }
 
-// arrived logs that all limiters have the changes.
-func (l *changeLog) arrived(limiters int, took time.Duration) {
+// logArrival logs that all limiters have the changes.
+func (l *changeLog) logArrival(limiters int, took time.Duration) {
 	l.Limiters = limiters
-	l.say("%s it, after %v", counted(limiters, "limiter has", "limiters have"), took.Round(time.Millisecond))
+	l.logLine("%s it, after %v", formatCount(limiters, "limiter has", "limiters have"), took.Round(time.Millisecond))
 }
 
-func (l *changeLog) say(format string, args ...any) { fmt.Fprintf(l.lines, format+"\n", args...) }
+func (l *changeLog) logLine(format string, args ...any) { fmt.Fprintf(l.lines, format+"\n", args...) }

@@ -58,9 +58,9 @@ func listen(t *testing.T, answers map[string]string) (*fakeAdmin, adminFlags) {
 	return l, adminFlags{Admin: srv.URL, Timeout: time.Minute}
 }
 
-// TestRulesPush_KeepsWhatOthersPushed states that rules from get is pushed only over the version that it names, that
+// TestRulesPush_KeepsRulesOfOthers states that rules from get is pushed only over the version that it names, that
 // its first line is not part of the rules, and that errors name lines of the file.
-func TestRulesPush_KeepsWhatOthersPushed(t *testing.T) {
+func TestRulesPush_KeepsRulesOfOthers(t *testing.T) {
 	t.Parallel()
 	stored := func(version int) string {
 		return fmt.Sprintf(`{"store":"redis:","version":9,"current":{"version":%d,"author":"bob","text":"rules: []\n"}}`, version)
@@ -95,7 +95,7 @@ func TestRulesPush_KeepsWhatOthersPushed(t *testing.T) {
 		t.Errorf("by force: %v", err)
 	}
 	c := rulesPushCmd{File: "rules.yaml"}
-	if err := c.named(fmt.Errorf("version-7.yaml:2: no; version-7.yaml: none"), 1); err.Error() !=
+	if err := c.nameFile(fmt.Errorf("version-7.yaml:2: no; version-7.yaml: none"), 1); err.Error() !=
 		"rules.yaml:3: no; rules.yaml: none" {
 		t.Error(err)
 	}

@@ -154,9 +154,9 @@ func replaced(args []string, from, to string) []string {
 	return nil
 }
 
-// TestCommands_PrintWhatWasDoneBeforeAnError states that a value has everything that a command has done and found, even
+// TestCommands_PrintChangesBeforeError states that a value has everything that a command has done and found, even
 // if it fails in the end.
-func TestCommands_PrintWhatWasDoneBeforeAnError(t *testing.T) {
+func TestCommands_PrintChangesBeforeError(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(&fakeAdmin{answers: fullAdmin})
 	t.Cleanup(srv.Close)

@@ -24,8 +24,9 @@ type confirmFlags struct {
 
 var confirmed = url.Values{"confirm": {"true"}}
 
-// confirm makes a change, with a confirmation if the change needs one: by --yes, or by a yes typed at a terminal.
-func (c *confirmFlags) confirm(k *kong.Kong, change func(word url.Values) error) error {
+// changeConfirmed makes a change, with a confirmation if the change needs one: by --yes, or by a yes typed at a
+// terminal.
+func (c *confirmFlags) changeConfirmed(k *kong.Kong, change func(word url.Values) error) error {
 	if c.Yes {
 		return change(confirmed)
 	}
@@ -41,8 +42,8 @@ func (c *confirmFlags) confirm(k *kong.Kong, change func(word url.Values) error)
 	return change(confirmed)
 }
 
-// merged returns the parameters of all queries in list. Of a name that several have, the last value wins.
-func merged(list ...url.Values) url.Values {
+// mergeQueries returns the parameters of all queries in list. Of a name that several have, the last value wins.
+func mergeQueries(list ...url.Values) url.Values {
 	all := url.Values{}
 	for _, q := range list {
 		maps.Copy(all, q)

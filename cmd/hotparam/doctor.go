@@ -56,12 +56,12 @@ func (c *doctorCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	return c.report(k.Stdout, c.inspect(ctx, set, c.want(set, names)))
+	return c.report(k.Stdout, c.inspectAll(ctx, set, c.expectedOf(set, names)))
 }
 
-// badFile reports a configuration file that cannot be used. Nothing else can be inspected, because the file names the
-// systems.
-func (c *doctorCmd) badFile(out, errOut io.Writer, err error) int {
+// reportBadFile reports a configuration file that cannot be used. Nothing else can be inspected, because the file names
+// the systems.
+func (c *doctorCmd) reportBadFile(out, errOut io.Writer, err error) int {
 	return config.Fail(errOut, name, c.report(out, doctor.Report{
 		Findings: []doctor.Finding{doctor.Unparsed(cmp.Or(c.Config, "configuration file"), err)}}))
 }
@@ -79,7 +79,7 @@ func (c *doctorCmd) report(out io.Writer, r doctor.Report) error {
 
 const defaultWindow = 5 * time.Second
 
-func (c *doctorCmd) want(set *rules.Set, names canon.Names) doctor.Expected {
+func (c *doctorCmd) expectedOf(set *rules.Set, names canon.Names) doctor.Expected {
 	want := doctor.Expected{
 		Window: defaultWindow, Plain: c.Names.Style == "plain", Budget: c.Gate.Budget, HotTTL: c.Detect.HotTTL,
 		Lateness: c.Detect.Lateness, FromGraphite: c.Graphite.URL != "", Prefix: c.Graphite.Prefix,
@@ -102,8 +102,8 @@ func (c *doctorCmd) want(set *rules.Set, names canon.Names) doctor.Expected {
 	return want
 }
 
-// inspect inspects all configured systems concurrently and reports their findings in a fixed order.
-func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Expected) doctor.Report {
+// inspectAll inspects all configured systems concurrently and reports their findings in a fixed order.
+func (c *doctorCmd) inspectAll(ctx context.Context, set *rules.Set, want doctor.Expected) doctor.Report {
 	inspections := []func() []doctor.Finding{
 		func() []doctor.Finding { return doctor.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now()) },
 		func() []doctor.Finding {
@@ -111,12 +111,12 @@ func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Exp
 			return doctor.Counters(set, o, c.Config)
 		},
 		func() []doctor.Finding { return doctor.UDP(udpstat.Inspect(ctx, c.In.ReadBuffer, time.Second)) },
-		func() []doctor.Finding { return doctor.CheckSenders(c.senders(), set, c.Config) },
-		func() []doctor.Finding { return c.statsd(ctx, want) },
-		func() []doctor.Finding { return c.graphite(ctx, set, want) },
-		func() []doctor.Finding { return c.kafka(ctx, set, want) },
-		func() []doctor.Finding { return c.redis(ctx, set, want) },
-		func() []doctor.Finding { return c.running(ctx, set) },
+		func() []doctor.Finding { return doctor.CheckSenders(c.senderSettings(), set, c.Config) },
+		func() []doctor.Finding { return c.inspectStatsD(ctx, want) },
+		func() []doctor.Finding { return c.inspectGraphite(ctx, set, want) },
+		func() []doctor.Finding { return c.inspectKafka(ctx, set, want) },
+		func() []doctor.Finding { return c.inspectRedis(ctx, set, want) },
+		func() []doctor.Finding { return c.inspectProgram(ctx, set) },
 	}
 	found := make([][]doctor.Finding, len(inspections))
 	var all sync.WaitGroup
@@ -131,10 +131,10 @@ func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Exp
 	return report
 }
 
-// quiet discards the log of an inspection, because the report has all findings.
-var quiet = slog.New(slog.DiscardHandler)
+// quietLog discards the log of an inspection, because the report has all findings.
+var quietLog = slog.New(slog.DiscardHandler)
 
-func (c *doctorCmd) senders() doctor.Senders {
+func (c *doctorCmd) senderSettings() doctor.Senders {
 	s := doctor.Senders{
 		Listen: c.In.Listen, Allow: c.In.Allow,
 		Graphite: c.Graphite.URL != "" && len(c.In.Listen) == 0 && len(c.Kafka.Brokers) == 0,
@@ -149,7 +149,7 @@ func (c *doctorCmd) senders() doctor.Senders {
 	return s
 }
 
-func (c *doctorCmd) statsd(ctx context.Context, want doctor.Expected) []doctor.Finding {
+func (c *doctorCmd) inspectStatsD(ctx context.Context, want doctor.Expected) []doctor.Finding {
 	var out []doctor.Finding
 	target := statsd.Target{Admin: c.StatsDAdmin.Admin, File: c.StatsDAdmin.Config}
 	if len(c.StatsD.Addr) > 0 {
@@ -172,60 +172,60 @@ func (c *doctorCmd) statsd(ctx context.Context, want doctor.Expected) []doctor.F
 	return out
 }
 
-func (c *doctorCmd) graphite(ctx context.Context, set *rules.Set, want doctor.Expected) []doctor.Finding {
+func (c *doctorCmd) inspectGraphite(ctx context.Context, set *rules.Set, want doctor.Expected) []doctor.Finding {
 	if c.Graphite.URL == "" {
 		return nil
 	}
-	poller, err := fleet.NewPoller(c.Graphite, c.Names, set, func([]hottype.Count) {}, quiet)
+	poller, err := fleet.NewPoller(c.Graphite, c.Names, set, func([]hottype.Count) {}, quietLog)
 	if err != nil {
-		return unusable("graphite.url", err)
+		return unusableSetting("graphite.url", err)
 	}
 	defer poller.Close()
 	return doctor.Graphite(poller.Inspect(ctx), want)
 }
 
-func (c *doctorCmd) kafka(ctx context.Context, set *rules.Set, want doctor.Expected) []doctor.Finding {
+func (c *doctorCmd) inspectKafka(ctx context.Context, set *rules.Set, want doctor.Expected) []doctor.Finding {
 	if len(c.Kafka.Brokers) == 0 {
 		return nil
 	}
-	cfg := fleet.KafkaConfig(c.Kafka, set.Namespace, quiet)
+	cfg := fleet.KafkaConfig(c.Kafka, set.Namespace, quietLog)
 	cfg.Group = c.Group.Name(set.Namespace)
 	in, err := kafka.Inspect(ctx, cfg)
 	if err != nil {
-		return unusable("kafka.brokers", err)
+		return unusableSetting("kafka.brokers", err)
 	}
 	return doctor.Kafka(in, c.Kafka.Create, want)
 }
 
-func (c *doctorCmd) redis(ctx context.Context, set *rules.Set, want doctor.Expected) []doctor.Finding {
+func (c *doctorCmd) inspectRedis(ctx context.Context, set *rules.Set, want doctor.Expected) []doctor.Finding {
 	if len(c.Redis.Addr) == 0 {
 		return nil
 	}
-	client, err := fleet.OpenRedis(c.Redis, set.Namespace, 0, quiet)
+	client, err := fleet.OpenRedis(c.Redis, set.Namespace, 0, quietLog)
 	if err != nil {
-		return unusable("redis.addr", err)
+		return unusableSetting("redis.addr", err)
 	}
 	found := doctor.Redis(client.Inspect(ctx), want)
 	if err := client.Close(); err != nil {
-		found = append(found, unusable("redis.addr", err)...)
+		found = append(found, unusableSetting("redis.addr", err)...)
 	}
 	return found
 }
 
-func unusable(setting string, err error) []doctor.Finding {
+func unusableSetting(setting string, err error) []doctor.Finding {
 	return []doctor.Finding{{Level: doctor.Fail, What: err.Error(), Where: setting,
 		Why: "no program starts with it", Fix: fmt.Sprintf("fix --%s", setting)}}
 }
 
-// running inspects the program at --admin: its response cache, the memory that its connections may take, and whether it
-// refuses gateways.
-func (c *doctorCmd) running(ctx context.Context, set *rules.Set) []doctor.Finding {
+// inspectProgram inspects the program at --admin: its response cache, the memory that its connections may take, and
+// whether it refuses gateways.
+func (c *doctorCmd) inspectProgram(ctx context.Context, set *rules.Set) []doctor.Finding {
 	in := doctor.CacheInspection{Admin: config.Redact(c.Admin)}
 	if c.Admin == "" {
 		return doctor.Cache(in, set)
 	}
 	admin := adminFlags{Admin: c.Admin, adminAccess: c.adminAccess, Timeout: c.Timeout}
-	page, err := admin.ask(ctx, question{path: "/metrics"}, nil)
+	page, err := admin.askAdmin(ctx, question{path: "/metrics"}, nil)
 	if err != nil {
 		in.Err = err.Error()
 		return doctor.Cache(in, set)
@@ -237,22 +237,23 @@ func (c *doctorCmd) running(ctx context.Context, set *rules.Set) []doctor.Findin
 	in.Present, in.Silent = silentUpstreams(string(page.body))
 	return slices.Concat(doctor.Cache(in, set), doctor.Memory(memoryOf(in.Admin, string(page.body))),
 		doctor.Gateways(in.Admin, refusedGateways(string(page.body))),
-		doctor.Envoy(envoyOf(in.Admin, string(page.body))), runningRules(ctx, &admin, in.Admin))
+		doctor.Envoy(envoyOf(in.Admin, string(page.body))), inspectRunningRules(ctx, &admin, in.Admin))
 }
 
-// runningRules returns the findings about the rules of a running program, or nil if the program does not report them.
-func runningRules(ctx context.Context, admin *adminFlags, shown string) []doctor.Finding {
+// inspectRunningRules returns the findings about the rules of a running program, or nil if the program does not report
+// them.
+func inspectRunningRules(ctx context.Context, admin *adminFlags, shown string) []doctor.Finding {
 	var a struct {
 		Rules     []doctor.RunningRule
 		Processes []live.Process
 	}
-	if _, err := admin.ask(ctx, question{path: "/v1/rules/running"}, &a); err != nil {
+	if _, err := admin.askAdmin(ctx, question{path: "/v1/rules/running"}, &a); err != nil {
 		return nil
 	}
 	var others []string
 	for _, p := range a.Processes {
 		if p.Rules == "other" {
-			others = append(others, p.Kind+" "+printable(p.Instance))
+			others = append(others, p.Kind+" "+printableText(p.Instance))
 		}
 	}
 	return doctor.RunningRules(shown, a.Rules, others)

@@ -74,7 +74,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func TestDoctorExitCodes(t *testing.T) {
+func TestDoctor_ExitCodeReflectsFindings(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -115,7 +115,7 @@ func TestDoctorExitCodes(t *testing.T) {
 }
 
 // The response cache and memory are judged by the metrics of a running program.
-func TestDoctorReadsMetrics(t *testing.T) {
+func TestDoctor_JudgesMetricsOfRunningProgram(t *testing.T) {
 	t.Parallel()
 	admin := func(parts ...metrics.Collector) string {
 		page := metrics.New("news", "1.2.3", slog.New(slog.DiscardHandler), parts...)
@@ -189,7 +189,7 @@ func TestDoctorReadsMetrics(t *testing.T) {
 	}
 }
 
-func TestDoctorJSON(t *testing.T) {
+func TestDoctor_PrintsFindingsAsJSON(t *testing.T) {
 	t.Parallel()
 	report, text, code := startDoctor(t, "-o", "json", "-c",
 		write(t, "rules: [{name: topic, params: [id], hot: {rate: 200}}]\n")).wait(t)

@@ -68,8 +68,8 @@ func (c *explainCmd) Run(k *kong.Kong, p *config.Parser) error {
 			method = arg
 			continue
 		}
-		req := c.request(method, arg, header)
-		list = append(list, explain(set, names, &req)...)
+		req := c.newRequest(method, arg, header)
+		list = append(list, explainRequest(set, names, &req)...)
 	}
 	if list == nil {
 		return config.Usage("explain: no URL after the method %s", method)
@@ -84,7 +84,7 @@ func (c *explainCmd) Run(k *kong.Kong, p *config.Parser) error {
 	})
 }
 
-func (c *explainCmd) request(method, target string, header http.Header) hottype.Request {
+func (c *explainCmd) newRequest(method, target string, header http.Header) hottype.Request {
 	req := hottype.Request{Method: method, Target: target, Host: header.Get("Host"), Header: header}
 	if i := strings.Index(target, "://"); i > 0 && !strings.ContainsAny(target[:i], "/?") {
 		if u, err := url.Parse(target); err == nil && req.Host == "" {
@@ -99,8 +99,8 @@ func (c *explainCmd) request(method, target string, header http.Header) hottype.
 	return req
 }
 
-// explain returns an explanation for each key of a request, or one that says that no rule matches.
-func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanation {
+// explainRequest returns an explanation for each key of a request, or one that says that no rule matches.
+func explainRequest(set *rules.Set, names canon.Names, req *hottype.Request) []explanation {
 	var out []explanation
 	state := reasons.State{Rules: set, At: time.Now()}
 	for _, found := range state.Explain(req) {
@@ -123,7 +123,7 @@ func (e explanation) write(w io.Writer) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(tab, "%s\t%s\n", name, printable(value))
+			fmt.Fprintf(tab, "%s\t%s\n", name, printableText(value))
 		}
 	}
 	row("request", e.Method+" "+e.Target)
@@ -136,7 +136,7 @@ func (e explanation) write(w io.Writer) error {
 	}
 	row("params", strings.ReplaceAll(e.Params, "&", "  "))
 	if e.Malformed {
-		row("malformed", whyMalformed(e.Method, e.Target)+"; it is counted under this key")
+		row("malformed", malformedReason(e.Method, e.Target)+"; it is counted under this key")
 	}
 	if e.ParseAs == "none" {
 		e.ParseAs =
@@ -152,16 +152,16 @@ func (e explanation) write(w io.Writer) error {
 	return tab.Flush()
 }
 
-func whyMalformed(method, target string) string {
+func malformedReason(method, target string) string {
 	if fault := hottype.InvalidTargetReason(method, target); fault != "" {
 		return "the target has " + fault
 	}
 	return "the query is beyond the bounds (names, values, pairs, length, more than 4 keys), or the upstream rejects it"
 }
 
-// printable keeps what a terminal would act upon away from it: control bytes, and marks that turn the direction of
-// text.
-func printable(s string) string {
+// printableText returns a text in which U+FFFD replaces everything on which a terminal would act: control bytes, and
+// marks that turn the direction of text.
+func printableText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '\uFFFD'
@@ -170,7 +170,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// isMethod tells a method from a target: methods are upper-case letters.
+// isMethod reports whether an argument is a method and not a target: methods are upper-case letters.
 func isMethod(s string) bool { return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == "" }
 
 func parseHeaders(lines []string) (http.Header, error) {

@@ -30,7 +30,7 @@ overrides:
   - {key: "topic?path.id=9", action: block, reason: "by hand"}
 `
 
-func TestExplain(t *testing.T) {
+func TestExplain_PrintsRuleKeyAndLimits(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("explain.yaml", []byte(explainRules))
 	if err != nil {
@@ -63,8 +63,8 @@ func TestExplain(t *testing.T) {
 	} {
 		c := explainCmd{}
 		header := http.Header{"User-Agent": {tt.agent}}
-		req := c.request(http.MethodGet, tt.target, header)
-		got := explain(set, names, &req)
+		req := c.newRequest(http.MethodGet, tt.target, header)
+		got := explainRequest(set, names, &req)
 		if len(got) != 1 {
 			t.Fatalf("%s: %d explanations", tt.target, len(got))
 		}
@@ -76,7 +76,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestExplainSaysAllKeys(t *testing.T) {
+func TestExplain_PrintsAllKeys(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("explain.yaml", []byte("rules: [{name: topic, params: [id], hot: {rate: 1}}]"))
 	if err != nil {
@@ -84,7 +84,7 @@ func TestExplainSaysAllKeys(t *testing.T) {
 	}
 	var out strings.Builder
 	req := hottype.Request{Method: "GET", Target: "/topic?id=star&id=7"}
-	for _, e := range explain(set, canon.Names{Prefix: "hp"}, &req) {
+	for _, e := range explainRequest(set, canon.Names{Prefix: "hp"}, &req) {
 		if err := e.write(&out); err != nil {
 			t.Fatal(err)
 		}
@@ -98,12 +98,12 @@ func TestExplainSaysAllKeys(t *testing.T) {
 }
 
 // What -o json prints is a contract: a list of objects with these names.
-func TestExplainJSON(t *testing.T) {
+func TestExplain_KeepsJSONNames(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	c := outputFlags{output.Flags{Output: "json"}}
 	req := hottype.Request{Method: "GET", Target: "/x?a=<b>"}
-	list := explain(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req)
+	list := explainRequest(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req)
 	if err := c.printTable(&out, list, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestExplainNeverSendsControlBytes(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	req := hottype.Request{Method: "GET", Target: "/\x1b[2Jx\u009b?a=\x07"}
-	for _, e := range explain(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req) {
+	for _, e := range explainRequest(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req) {
 		if err := e.write(&out); err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestExplainNeverSendsControlBytes(t *testing.T) {
 	}
 }
 
-func TestMethods(t *testing.T) {
+func TestArguments_MethodHeaderAndSpeed(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]bool{"GET": true, "M-SEARCH": true, "/": false, "get": false, "http://X": false,
 		"": false} {
@@ -155,7 +155,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-func TestExplainSaysTheUpstream(t *testing.T) {
+func TestExplain_PrintsParseAs(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("explain.yaml", []byte(`
 parse_as: express
@@ -183,7 +183,7 @@ rules:
 	} {
 		var out strings.Builder
 		req := hottype.Request{Method: "GET", Target: tt.target}
-		for _, e := range explain(tt.set, canon.Names{Prefix: "hp"}, &req) {
+		for _, e := range explainRequest(tt.set, canon.Names{Prefix: "hp"}, &req) {
 			if err := e.write(&out); err != nil {
 				t.Fatal(err)
 			}

@@ -47,7 +47,7 @@ func healthServer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestHealth(t *testing.T) {
+func TestHealth_ExitsWithReason(t *testing.T) {
 	t.Parallel()
 	plain := httptest.NewServer(http.HandlerFunc(healthServer))
 	defer plain.Close()
@@ -100,7 +100,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestHealthUsage(t *testing.T) {
+func TestHealth_RejectsWrongArguments(t *testing.T) {
 	t.Parallel()
 	absent := filepath.Join(t.TempDir(), "absent.pem")
 	for _, tt := range []struct {
@@ -121,8 +121,8 @@ func TestHealthUsage(t *testing.T) {
 	}
 }
 
-// TestHealthOfServe asks a real program: not ready before it listens, ready then.
-func TestHealthOfServe(t *testing.T) {
+// TestHealth_FollowsReadinessOfServe asks a real program: not ready before it listens, ready then.
+func TestHealth_FollowsReadinessOfServe(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -47,41 +47,44 @@ type hotAnswer struct {
 	Trouble []string
 }
 
-func (c *adminFlags) hotKeys(ctx context.Context, limit int, sort, find string) (a hotAnswer, got answer, err error) {
-	got, err = c.ask(ctx, question{path: "/v1/hot", query: url.Values{
+func (c *adminFlags) fetchHotKeys(ctx context.Context, limit int,
+	sort, find string) (a hotAnswer, got answer, err error) {
+	got, err = c.askAdmin(ctx, question{path: "/v1/hot", query: url.Values{
 		"limit": {strconv.Itoa(limit)}, "sort": {sort}, "find": {find},
 	}}, &a)
 	return a, got, err
 }
 
 func (c *hotLsCmd) Run(ctx context.Context, k *kong.Kong) error {
-	a, answer, err := c.hotKeys(ctx, c.Limit, c.Sort, c.Find)
+	a, answer, err := c.fetchHotKeys(ctx, c.Limit, c.Sort, c.Find)
 	if err != nil {
 		return err
 	}
-	warn(k.Stderr, a.Trouble) // without it an empty table would look like a quiet site
-	return c.printTable(k.Stdout, answer, a.table)
+	printWarnings(k.Stderr, a.Trouble) // without it an empty table would look like a quiet site
+	return c.printTable(k.Stdout, answer, a.writeRows)
 }
 
-func (a *hotAnswer) table(t io.Writer) {
-	row(t, "KEY", "RULE", "STATE", "RATE", "CLIENTS", "SINCE", "LIMIT", "ALLOWED/S", "DENIED/S", "SERVED/S", "READS")
+func (a *hotAnswer) writeRows(t io.Writer) {
+	writeRow(t, "KEY", "RULE", "STATE", "RATE", "CLIENTS", "SINCE", "LIMIT", "ALLOWED/S", "DENIED/S", "SERVED/S",
+		"READS")
 	for i := range a.Keys {
 		h := &a.Keys[i]
-		row(t, string(h.Key), h.Rule, "hot", number(&h.Rate), knownClients(h.Clients), since(a.At, h.Since),
-			limitText(h), number(h.Allowed), number(h.Denied), number(h.Served), readable(h.Key))
+		writeRow(t, string(h.Key), h.Rule, "hot", formatRate(&h.Rate), formatClients(h.Clients),
+			formatAge(a.At, h.Since), limitText(h), formatRate(h.Allowed), formatRate(h.Denied), formatRate(h.Served),
+			decodedKey(h.Key))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
-		row(t, string(h.Key), h.Rule, "loop", number(&h.Rate), knownClients(h.Clients), since(a.At, h.Since),
-			"", "", "", "", readable(h.Key))
+		writeRow(t, string(h.Key), h.Rule, "loop", formatRate(&h.Rate), formatClients(h.Clients),
+			formatAge(a.At, h.Since), "", "", "", "", decodedKey(h.Key))
 	}
 	if more := a.Matched - len(a.Keys); more > 0 {
 		fmt.Fprintf(t, "and %d more; --limit shows them\n", more)
 	}
 }
 
-// readable returns a key with its values decoded, or "" if decoding changes nothing or yields invalid text.
-func readable(key hottype.Key) string {
+// decodedKey returns a key with its values decoded, or "" if decoding changes nothing or yields invalid text.
+func decodedKey(key hottype.Key) string {
 	text, err := url.PathUnescape(string(key))
 	if err != nil || text == string(key) || !utf8.ValidString(text) {
 		return ""
@@ -97,15 +100,15 @@ func limitText(h *admin.HotKey) string {
 	return h.Limit.Text
 }
 
-// number formats a rate for people. It returns "" if the rate is not known.
-func number(f *float64) string {
+// formatRate formats a rate for people. It returns "" if the rate is not known.
+func formatRate(f *float64) string {
 	if f == nil {
 		return ""
 	}
 	return strconv.FormatFloat(*f, 'f', 0, 64)
 }
 
-func since(now, at time.Time) string { return max(now.Sub(at), 0).Round(time.Second).String() }
+func formatAge(now, at time.Time) string { return max(now.Sub(at), 0).Round(time.Second).String() }
 
 type hotGetCmd struct {
 	adminFlags
@@ -114,13 +117,13 @@ type hotGetCmd struct {
 }
 
 func (c *hotGetCmd) Run(ctx context.Context, k *kong.Kong) error {
-	a, answer, err := c.askKey(ctx, c.Key)
+	a, answer, err := c.fetchKey(ctx, c.Key)
 	if err != nil {
 		return err
 	}
 	return c.Print(k.Stdout, answer, func(out io.Writer) error {
-		if text := readable(a.Key); text != "" {
-			fmt.Fprintf(out, "# reads %s\n", printable(text))
+		if text := decodedKey(a.Key); text != "" {
+			fmt.Fprintf(out, "# reads %s\n", printableText(text))
 		}
 		return (&output.Flags{Output: "yaml"}).Print(out, answer, nil)
 	})
@@ -131,11 +134,11 @@ type keyAnswer struct {
 	Asked string
 }
 
-// askKey asks about a key. It fails if the listener was asked about another key.
-func (c *adminFlags) askKey(ctx context.Context, key string) (a keyAnswer, raw answer, err error) {
-	raw, err = c.ask(ctx, question{path: "/v1/key", query: url.Values{"key": {key}}}, &a)
+// fetchKey asks about a key. It fails if the listener was asked about another key.
+func (c *adminFlags) fetchKey(ctx context.Context, key string) (a keyAnswer, raw answer, err error) {
+	raw, err = c.askAdmin(ctx, question{path: "/v1/key", query: url.Values{"key": {key}}}, &a)
 	if err == nil {
-		err = c.heard(key, a.Asked)
+		err = c.checkAsked(key, a.Asked)
 	}
 	return a, raw, err
 }
@@ -170,7 +173,7 @@ func (c *hotWatchCmd) Run(ctx context.Context, k *kong.Kong) error {
 		case name == "event":
 			kind = value
 		case name == "data" && kind == "change":
-			if err := c.change(k, value); err != nil {
+			if err := c.printChange(k, value); err != nil {
 				return err
 			}
 		}
@@ -189,7 +192,7 @@ func causeOf(outer, inner context.Context) error {
 	return nil
 }
 
-func (c *hotWatchCmd) change(k *kong.Kong, data string) error {
+func (c *hotWatchCmd) printChange(k *kong.Kong, data string) error {
 	var v struct {
 		At                        time.Time
 		Kind, Key, Author, Client string
@@ -212,7 +215,7 @@ func (c *hotWatchCmd) change(k *kong.Kong, data string) error {
 	if v.Author != "" {
 		text += "  by " + v.Author
 	}
-	_, err := fmt.Fprintln(k.Stdout, printable(text))
+	_, err := fmt.Fprintln(k.Stdout, printableText(text))
 	return err
 }
 
@@ -231,23 +234,23 @@ func (c *hotResetCmd) Run(ctx context.Context, k *kong.Kong) error {
 		return config.Usage("hot reset: want a key or --client")
 	case c.Client != "":
 		path, query = "/v1/client/reset", url.Values{"client": {c.Client}, "author": {authorOf("")}}
-		_, _, err = c.client(ctx, c.Client)
+		_, _, err = c.fetchClient(ctx, c.Client)
 	default:
-		_, _, err = c.askKey(ctx, c.Key)
+		_, _, err = c.fetchKey(ctx, c.Key)
 	}
 	if err != nil {
 		return fmt.Errorf("hot reset: %w", err)
 	}
 	var of struct{ Key, Client string }
-	answer, err := c.ask(ctx, question{method: http.MethodPost, path: path, query: query}, &of)
+	answer, err := c.askAdmin(ctx, question{method: http.MethodPost, path: path, query: query}, &of)
 	if err != nil {
 		return fmt.Errorf("hot reset: %w", err)
 	}
-	return c.printLine(k.Stdout, answer, "reset: %s", printable(of.Key+of.Client))
+	return c.printLine(k.Stdout, answer, "reset: %s", printableText(of.Key+of.Client))
 }
 
-// knownClients formats a number of clients. It returns "-" if the number is not known.
-func knownClients(n int64) string {
+// formatClients formats a number of clients. It returns "-" if the number is not known.
+func formatClients(n int64) string {
 	if n == 0 {
 		return "-"
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestHotReset(t *testing.T) {
+func TestHotReset_ResetsOnlyNamedTarget(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -32,7 +32,7 @@ func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
 			return fmt.Errorf("learn: %s exists; remove it or write somewhere else", c.Out)
 		}
 	}
-	logs, err := reopenable(c.Files, c.MaxSpool)
+	logs, err := openForRereading(c.Files, c.MaxSpool)
 	if err != nil {
 		return err
 	}
@@ -41,12 +41,12 @@ func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if cfg.Format, err = c.format(); err != nil {
 		return err
 	}
-	if bar := progress(logs.size * learn.Passes); bar != nil {
+	if bar := newProgressBar(logs.size * learn.Passes); bar != nil {
 		cfg.Progress = func(pass int, bytes int64) { _ = bar.Set64(int64(pass-1)*logs.size + bytes) }
 		defer func() { _ = bar.Clear() }()
 	}
 	proposal, err := learn.Learn(ctx, cfg, func() ([]replay.Source, error) {
-		return logs.sources(func(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }), nil
+		return logs.replaySources(func(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) }), nil
 	})
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (c *learnCmd) write(k *kong.Kong, p *learn.Proposal) error {
 			return err
 		}
 		fmt.Fprintf(k.Stderr, "%s: what happens with it: hotparam replay --config %s%s %s\n", c.Out, shellWord(c.Out),
-			c.arguments(), shellWord(c.Files[0]))
+			c.shellArguments(), shellWord(c.Files[0]))
 	}
 	return c.Print(k.Stdout, map[string]string{"config": text.String(), "summary": summary.String()},
 		func(out io.Writer) error {
@@ -85,10 +85,10 @@ func (c *learnCmd) write(k *kong.Kong, p *learn.Proposal) error {
 		})
 }
 
-// reopenable opens logs so that they can be read several times from their beginning. Standard input and pipes can be
-// read only once, so they are copied to a temporary file. The file has no name when reopenable returns, so it is
-// removed with the process.
-func reopenable(paths []string, maxSpool int64) (*logFiles, error) {
+// openForRereading opens logs so that they can be read several times from their beginning. Standard input and pipes can
+// be read only once, so they are copied to a temporary file. The file has no name when openForRereading returns, so it
+// is removed with the process.
+func openForRereading(paths []string, maxSpool int64) (*logFiles, error) {
 	l, err := openLogs(paths)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func reopenable(paths []string, maxSpool int64) (*logFiles, error) {
 	for i, f := range l.files {
 		info, err := f.Stat()
 		if err == nil && !info.Mode().IsRegular() {
-			l.files[i], err = spool(f, maxSpool)
+			l.files[i], err = spoolFile(f, maxSpool)
 		}
 		if err == nil {
 			info, err = l.files[i].Stat()
@@ -111,7 +111,7 @@ func reopenable(paths []string, maxSpool int64) (*logFiles, error) {
 	return l, nil
 }
 
-func spool(from *os.File, most int64) (*os.File, error) {
+func spoolFile(from *os.File, most int64) (*os.File, error) {
 	defer from.Close()
 	f, err := os.CreateTemp("", "hotparam-learn-*")
 	if err != nil {

@@ -69,7 +69,7 @@ func TestLearnWritesAFileThatIsValid(t *testing.T) {
 	}
 }
 
-func TestLogsWithoutOneGoodLine(t *testing.T) {
+func TestReplay_RejectsLogsWithoutGoodLine(t *testing.T) {
 	dir := t.TempDir()
 	bad, empty := filepath.Join(dir, "bad.log"), filepath.Join(dir, "empty.log")
 	for path, text := range map[string]string{bad: "not\x1b[2J a log\nnor this\n", empty: ""} {
@@ -85,7 +85,7 @@ func TestLogsWithoutOneGoodLine(t *testing.T) {
 }
 
 // A pipe is read to its end, kept, and read again from its beginning, each time.
-func TestPipesAreSpooled(t *testing.T) {
+func TestOpenForRereading_SpoolsPipes(t *testing.T) {
 	t.Parallel()
 	for most, want := range map[int64]string{1 << 20: "", 100: "--max-spool"} {
 		r, w, err := os.Pipe()
@@ -96,7 +96,7 @@ func TestPipesAreSpooled(t *testing.T) {
 			defer w.Close()
 			_, _ = w.WriteString(strings.Repeat("line\n", 100))
 		}()
-		f, err := spool(r, most)
+		f, err := spoolFile(r, most)
 		if want != "" {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("at most %d bytes: %v", most, err)
@@ -108,7 +108,7 @@ func TestPipesAreSpooled(t *testing.T) {
 		}
 		logs := logFiles{names: []string{"pipe"}, files: []*os.File{f}}
 		for range 2 {
-			sources := logs.sources(func(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) })
+			sources := logs.replaySources(func(f *os.File) io.Reader { return io.NewSectionReader(f, 0, 1<<62) })
 			text := make([]byte, 1000)
 			if n, _ := sources[0].Reader.Read(text); n != 500 {
 				t.Errorf("%d bytes", n)
@@ -121,7 +121,7 @@ func TestPipesAreSpooled(t *testing.T) {
 	}
 }
 
-func TestLogFormat_ArgumentsAreOfAShell(t *testing.T) {
+func TestLogFormat_QuotesShellArguments(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]logFormat{
 		"":                 {Format: "auto"},
@@ -129,7 +129,7 @@ func TestLogFormat_ArgumentsAreOfAShell(t *testing.T) {
 		` --log-format '$remote_addr "$request" it'\''s'`: {Format: "auto", LogFormat: `$remote_addr "$request" it's`},
 		" --log-format json:time=ts,client=ip,target=url": {Format: "auto", LogFormat: "json:time=ts,client=ip,target=url"},
 	} {
-		if got := f.arguments(); got != want {
+		if got := f.shellArguments(); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)
 		}
 	}

@@ -28,8 +28,9 @@ type logFormat struct {
 	LogFormat string `placeholder:"FORM" help:"Form of the lines in place of --format, as log_format of nginx has it: '$$remote_addr \"$$request\" $$status $$msec'; or fields of JSON lines: json:time=ts,client=ip,target=url."`
 }
 
-// arguments returns the options as a shell reads them, with a space before each, or "" if both have their defaults.
-func (f *logFormat) arguments() (text string) {
+// shellArguments returns the options as a shell reads them, with a space before each, or "" if both have their
+// defaults.
+func (f *logFormat) shellArguments() (text string) {
 	if f.Format != "auto" {
 		text = " --format " + f.Format
 	}
@@ -84,21 +85,21 @@ func (c *replayCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 	if cfg.Format, err = c.format(); err != nil {
 		return err
 	}
-	bar := progress(logs.size)
+	bar := newProgressBar(logs.size)
 	if bar != nil {
 		cfg.Progress = func(bytes int64) { _ = bar.Set64(bytes) } // a bar that fails to draw does no harm
 	}
-	report, err := replay.Run(ctx, cfg, logs.sources(func(f *os.File) io.Reader { return f })...)
+	report, err := replay.Run(ctx, cfg, logs.replaySources(func(f *os.File) io.Reader { return f })...)
 	if bar != nil {
 		_ = bar.Clear()
 	}
 	if report == nil {
 		return err
 	}
-	return errors.Join(err, c.write(k.Stdout, report), allMalformed("replay", report))
+	return errors.Join(err, c.write(k.Stdout, report), checkMalformed("replay", report))
 }
 
-func allMalformed(command string, r *replay.Report) error {
+func checkMalformed(command string, r *replay.Report) error {
 	if r.Requests > 0 || r.Malformed == 0 {
 		return nil
 	}
@@ -162,7 +163,7 @@ func openLogs(paths []string) (*logFiles, error) {
 	return l, nil
 }
 
-func (l *logFiles) sources(read func(*os.File) io.Reader) []replay.Source {
+func (l *logFiles) replaySources(read func(*os.File) io.Reader) []replay.Source {
 	var sources []replay.Source
 	for i, f := range l.files {
 		sources = append(sources, replay.Source{Name: l.names[i], Reader: read(f), Unpack: unpack.Reader})
@@ -178,9 +179,9 @@ func (l *logFiles) Close() {
 	}
 }
 
-// progress returns a progress bar on standard error, or nil if that is not a terminal or the work is too small to wait
-// for.
-func progress(size int64) *progressbar.ProgressBar {
+// newProgressBar returns a progress bar on standard error, or nil if that is not a terminal or the work is too small to
+// wait for.
+func newProgressBar(size int64) *progressbar.ProgressBar {
 	if !isatty.IsTerminal(os.Stderr.Fd()) || size >= 0 && size < 8<<20 {
 		return nil
 	}

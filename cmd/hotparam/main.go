@@ -72,14 +72,14 @@ func start(args []string) int {
 	kongcompletion.Register(p.Kong)
 	cmd, err := p.Parse(args)
 	if err != nil && len(args) > 0 && args[0] == "doctor" && !errors.Is(err, config.ErrUsage) {
-		return cli.Doctor.badFile(os.Stdout, os.Stderr, err)
+		return cli.Doctor.reportBadFile(os.Stdout, os.Stderr, err)
 	}
 	if err != nil {
 		return p.Fail(os.Stderr, err)
 	}
 	// The programs in this list log their warnings themselves.
 	if !slices.Contains([]string{"serve", "collector", "aggregator", "limiter-sidecar"}, cmd.Command()) {
-		warn(os.Stderr, p.Warnings())
+		printWarnings(os.Stderr, p.Warnings())
 	}
 	ctx, stop := program.Context()
 	defer stop()
@@ -129,7 +129,7 @@ type validateCmd struct {
 
 func (v *validateCmd) Run(k *kong.Kong) error {
 	return v.validate(k, v.Files, program.Validate, func(set *rules.Set) string {
-		return "namespace " + set.Namespace + ", " + amounts(set)
+		return "namespace " + set.Namespace + ", " + describeSet(set)
 	})
 }
 
@@ -155,7 +155,7 @@ func (f *outputFlags) validate(k *kong.Kong, files []string, check func(path str
 			list[i] = checkedFile{File: path, Error: err.Error()}
 			continue
 		}
-		warn(k.Stderr, warnings)
+		printWarnings(k.Stderr, warnings)
 		list[i] = checkedFile{File: path, OK: true, Holds: holds(set), Warnings: warnings}
 	}
 	return errors.Join(failed, f.Print(k.Stdout, map[string]any{"files": list}, func(out io.Writer) error {
@@ -168,15 +168,16 @@ func (f *outputFlags) validate(k *kong.Kong, files []string, check func(path str
 	}))
 }
 
-func warn(to io.Writer, list []string) {
+func printWarnings(to io.Writer, list []string) {
 	for _, w := range list {
-		fmt.Fprintf(to, "%s: %s\n", name, printable(w))
+		fmt.Fprintf(to, "%s: %s\n", name, printableText(w))
 	}
 }
 
-func amounts(set *rules.Set) string {
-	return counted(len(set.Rules), "rule", "rules") + ", " + counted(len(set.Classes), "class", "classes") + ", " +
-		counted(len(set.Overrides), "override", "overrides")
+func describeSet(set *rules.Set) string {
+	return formatCount(len(set.Rules), "rule", "rules") + ", " +
+		formatCount(len(set.Classes), "class", "classes") + ", " +
+		formatCount(len(set.Overrides), "override", "overrides")
 }
 
 // The programs of a pipeline on several machines are also commands of this one, so that one binary is enough for an
@@ -221,13 +222,13 @@ func (c *healthCmd) Run(ctx context.Context) error {
 	if c.Timeout <= 0 {
 		return config.Usage("health: --timeout %v: want more than 0", c.Timeout)
 	}
-	client, err := c.client()
+	client, err := c.httpClient()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	if err := ask(ctx, client, u); err != nil {
+	if err := checkHealth(ctx, client, u); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("no answer within %v", c.Timeout)
 		}
@@ -236,7 +237,7 @@ func (c *healthCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-func (c *healthCmd) client() (*http.Client, error) {
+func (c *healthCmd) httpClient() (*http.Client, error) {
 	config, err := tlsfiles.Files{CA: c.CA}.Client("health: --")
 	if err != nil {
 		return nil, err
@@ -251,8 +252,8 @@ func (c *healthCmd) client() (*http.Client, error) {
 	return newClient(t), nil
 }
 
-// ask returns nil if the status of the response is 2xx.
-func ask(ctx context.Context, client *http.Client, u *url.URL) error {
+// checkHealth returns nil if the status of the response is 2xx.
+func checkHealth(ctx context.Context, client *http.Client, u *url.URL) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err
@@ -271,5 +272,5 @@ func ask(ctx context.Context, client *http.Client, u *url.URL) error {
 	}
 	line, _ := bufio.NewReader(io.LimitReader(res.Body, firstLineMax)).ReadString('\n') // a truncated body is shown too
 	line = strings.ToValidUTF8(strings.TrimSpace(line), string(utf8.RuneError))
-	return errors.New(strings.TrimSuffix(res.Status+": "+printable(line), ": "))
+	return errors.New(strings.TrimSuffix(res.Status+": "+printableText(line), ": "))
 }

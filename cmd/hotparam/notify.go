@@ -36,18 +36,18 @@ func (c *notifyTestCmd) Run(ctx context.Context, k *kong.Kong) error {
 	}
 	c.Timeout = max(c.Timeout, time.Minute) // a webhook may take that long
 	var a struct{ Results []admin.WebhookTest }
-	answer, err := c.ask(ctx, question{method: http.MethodPost, path: "/v1/notifications/test", query: query}, &a)
+	answer, err := c.askAdmin(ctx, question{method: http.MethodPost, path: "/v1/notifications/test", query: query}, &a)
 	if err != nil {
 		return err
 	}
 	err = c.printTable(k.Stdout, answer, func(t io.Writer) {
-		row(t, "WEBHOOK", "RESULT", "TOOK")
+		writeRow(t, "WEBHOOK", "RESULT", "TOOK")
 		for _, r := range a.Results {
 			result := "ok"
 			if !r.OK {
 				result = r.Error
 			}
-			row(t, r.Name, result, fmt.Sprintf("%.0f ms", r.TookMS))
+			writeRow(t, r.Name, result, fmt.Sprintf("%.0f ms", r.TookMS))
 		}
 	})
 	if err == nil && slices.ContainsFunc(a.Results, func(r admin.WebhookTest) bool { return !r.OK }) {
@@ -63,14 +63,14 @@ type notifyLsCmd struct {
 
 func (c *notifyLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var a struct{ Webhooks []admin.Webhook }
-	answer, err := c.ask(ctx, question{path: "/v1/notifications"}, &a)
+	answer, err := c.askAdmin(ctx, question{path: "/v1/notifications"}, &a)
 	if err != nil {
 		return err
 	}
 	return c.printTable(k.Stdout, answer, func(t io.Writer) {
-		row(t, "WEBHOOK", "FORMAT", "EVENTS", "SENT", "LOST", "QUEUED", "ERROR")
+		writeRow(t, "WEBHOOK", "FORMAT", "EVENTS", "SENT", "LOST", "QUEUED", "ERROR")
 		for _, w := range a.Webhooks {
-			row(t, w.Name, w.Format, strings.Join(w.Events, ","), strconv.FormatUint(w.Sent, 10),
+			writeRow(t, w.Name, w.Format, strings.Join(w.Events, ","), strconv.FormatUint(w.Sent, 10),
 				strconv.FormatUint(w.Failed+w.Dropped, 10), strconv.Itoa(w.Queued), w.Error)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-func TestNotifyCommands(t *testing.T) {
+func TestNotify_TestsAndListsWebhooks(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer :=

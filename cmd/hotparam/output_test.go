@@ -23,10 +23,10 @@ var hostile = []string{
 }
 
 // A long key of a client leaves the other columns in sight.
-func TestLongCellsAreCut(t *testing.T) {
+func TestWriteRow_CutsLongCells(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	row(&b, strings.Repeat("ü", 300), strings.Repeat("y", cellMax), strings.Repeat("z", 300))
+	writeRow(&b, strings.Repeat("ü", 300), strings.Repeat("y", cellMax), strings.Repeat("z", 300))
 	if want := strings.Repeat("ü", cellMax-1) + "…\t" + strings.Repeat("y", cellMax) + "\t" + strings.Repeat("z", 300) +
 		"\n"; b.String() != want {
 		t.Errorf("%q", b.String())
@@ -34,7 +34,7 @@ func TestLongCellsAreCut(t *testing.T) {
 }
 
 // The text of an answer is complete as JSON and YAML, and nothing of it controls a terminal.
-func TestHostileTextIsPrinted(t *testing.T) {
+func TestOutput_MakesHostileTextPrintable(t *testing.T) {
 	t.Parallel()
 	body, err := json.Marshal(map[string]any{"keys": hostile})
 	if err != nil {
@@ -48,7 +48,7 @@ func TestHostileTextIsPrinted(t *testing.T) {
 			f := outputFlags{output.Flags{Output: form}}
 			err := f.printTable(&b, answer{body: body}, func(w io.Writer) {
 				for _, text := range hostile {
-					row(w, text, "x")
+					writeRow(w, text, "x")
 				}
 			})
 			if err != nil {

@@ -49,7 +49,7 @@ func (o *listedOverride) wouldDeny() string {
 	return fmt.Sprintf("%d of %d, %s/s", *o.WouldDeny, *o.Hits, strconv.FormatFloat(*o.Pace, 'f', -1, 64))
 }
 
-func effect(o *rules.Override) string {
+func describeEffect(o *rules.Override) string {
 	mode := ""
 	if o.InShadow() {
 		mode = "in shadow: "
@@ -64,21 +64,21 @@ func effect(o *rules.Override) string {
 	return text
 }
 
-func ending(o *rules.Override) string {
+func formatEnd(o *rules.Override) string {
 	if o.Until.IsZero() {
 		return "removed"
 	}
 	return o.Until.UTC().Format(time.RFC3339)
 }
 
-func (c *adminFlags) overrides(ctx context.Context) ([]listedOverride, answer, error) {
+func (c *adminFlags) fetchOverrides(ctx context.Context) ([]listedOverride, answer, error) {
 	var a struct {
 		Overrides []listedOverride
 		Trouble   string
 	}
-	got, err := c.ask(ctx, question{path: "/v1/overrides"}, &a)
+	got, err := c.askAdmin(ctx, question{path: "/v1/overrides"}, &a)
 	if a.Trouble != "" {
-		warn(os.Stderr, []string{a.Trouble})
+		printWarnings(os.Stderr, []string{a.Trouble})
 	}
 	return a.Overrides, got, err
 }
@@ -89,33 +89,34 @@ type overrideLsCmd struct {
 }
 
 func (c *overrideLsCmd) Run(ctx context.Context, k *kong.Kong) error {
-	list, answer, err := c.overrides(ctx)
+	list, answer, err := c.fetchOverrides(ctx)
 	if err != nil {
 		return err
 	}
 	return c.printTable(k.Stdout, answer, func(t io.Writer) {
-		row(t, "ID", "FOR", "EFFECT", "WOULD DENY", "UNTIL", "BY", "WRITTEN", "REASON")
+		writeRow(t, "ID", "FOR", "EFFECT", "WOULD DENY", "UNTIL", "BY", "WRITTEN", "REASON")
 		for i := range list {
 			o := &list[i]
-			row(t, o.ID, o.Target().String(), effect(&o.Override), o.wouldDeny(), ending(&o.Override), o.Author,
-				o.Source, o.Reason)
+			writeRow(t, o.ID, o.Target().String(), describeEffect(&o.Override), o.wouldDeny(), formatEnd(&o.Override),
+				o.Author, o.Source, o.Reason)
 		}
 	})
 }
 
-// onVersion makes a change only if the override is still in the version that its author has seen.
-type onVersion struct {
+// versionFlags holds the flag with which a change is made only if the override still has the version that its author
+// has seen.
+type versionFlags struct {
 	On *int64 `placeholder:"VERSION" help:"Refuse unless the override has this version, as ls -o json shows it; 0: unless there is none."`
 }
 
-func (o onVersion) header() http.Header {
+func (o versionFlags) versionHeader() http.Header {
 	if o.On == nil {
 		return http.Header{}
 	}
-	return ifMatch(*o.On)
+	return ifMatchHeader(*o.On)
 }
 
-func ifMatch(version int64) http.Header {
+func ifMatchHeader(version int64) http.Header {
 	return http.Header{"If-Match": {strconv.Quote(strconv.FormatInt(version, 10))}}
 }
 
@@ -138,7 +139,7 @@ type overrideSetCmd struct {
 	Reason   string   `help:"Why, for the audit."`
 	Author   string   `help:"Who, for the audit; default: who is logged in. A token with a name stands above it."`
 	ID       string   `name:"id" help:"ID of your own."`
-	onVersion
+	versionFlags
 }
 
 func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
@@ -168,8 +169,8 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	}
 	return c.logChanges(k, func(log *changeLog) error {
 		var saved savedOverride
-		if err := c.confirm(k, func(word url.Values) (err error) {
-			saved, err = c.putOverride(ctx, log, overridePut{c.ID, body, c.header(), word})
+		if err := c.changeConfirmed(k, func(word url.Values) (err error) {
+			saved, err = c.putOverride(ctx, log, overridePut{c.ID, body, c.versionHeader(), word})
 			return err
 		}); err != nil {
 			return err
@@ -197,7 +198,7 @@ func (c *adminFlags) putOverride(ctx context.Context, log *changeLog, p override
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
 	maps.Copy(header, p.header)
-	return c.change(ctx, log, "set", question{
+	return c.changeOverride(ctx, log, "set", question{
 		method: http.MethodPut, path: path, query: p.query, body: string(text), header: header,
 	})
 }
@@ -210,10 +211,10 @@ type savedOverride struct {
 	Warnings         []string
 }
 
-// change requests a change whose answer is an override, and logs the override and the warnings about it.
-func (c *adminFlags) change(ctx context.Context, log *changeLog, did string,
+// changeOverride requests a change whose answer is an override, and logs the override and the warnings about it.
+func (c *adminFlags) changeOverride(ctx context.Context, log *changeLog, did string,
 	q question) (a savedOverride, err error) {
-	if _, err = c.ask(ctx, q, &a); err != nil {
+	if _, err = c.askAdmin(ctx, q, &a); err != nil {
 		return a, err
 	}
 	log.add(madeChange{ID: a.ID, Did: did, Override: &a.Override, Revision: a.Revision, Change: a.Change,
@@ -227,7 +228,7 @@ type overrideRmCmd struct {
 	waitFlags
 	Author string   `help:"Who, for the audit; default: who is logged in."`
 	IDs    []string `arg:"" name:"id" help:"IDs, as ls shows them."`
-	onVersion
+	versionFlags
 }
 
 func (c *overrideRmCmd) Run(ctx context.Context, k *kong.Kong) error {
@@ -236,7 +237,7 @@ func (c *overrideRmCmd) Run(ctx context.Context, k *kong.Kong) error {
 	}
 	return c.logChanges(k, func(log *changeLog) error {
 		for _, id := range c.IDs {
-			if err := c.remove(ctx, log, id, authorOf(c.Author), c.header()); err != nil {
+			if err := c.removeOverride(ctx, log, id, authorOf(c.Author), c.versionHeader()); err != nil {
 				return err
 			}
 		}
@@ -244,8 +245,8 @@ func (c *overrideRmCmd) Run(ctx context.Context, k *kong.Kong) error {
 	})
 }
 
-func (c *adminFlags) remove(ctx context.Context, log *changeLog, id, author string, header http.Header) error {
-	_, err := c.ask(ctx, question{
+func (c *adminFlags) removeOverride(ctx context.Context, log *changeLog, id, author string, header http.Header) error {
+	_, err := c.askAdmin(ctx, question{
 		method: http.MethodDelete, path: "/v1/overrides/" + url.PathEscape(id), query: url.Values{"author": {author}},
 		header: header,
 	}, nil)
@@ -262,16 +263,16 @@ type overrideEnforceCmd struct {
 	confirmFlags
 	ID     string `arg:"" help:"ID, as ls shows it."`
 	Author string `help:"Who, for the audit; default: who is logged in."`
-	onVersion
+	versionFlags
 }
 
 func (c *overrideEnforceCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.logChanges(k, func(log *changeLog) error {
 		var saved savedOverride
-		if err := c.confirm(k, func(word url.Values) (err error) {
-			saved, err = c.change(ctx, log, "enforced", question{
+		if err := c.changeConfirmed(k, func(word url.Values) (err error) {
+			saved, err = c.changeOverride(ctx, log, "enforced", question{
 				method: http.MethodPost, path: "/v1/overrides/" + url.PathEscape(c.ID) + "/enforce",
-				query: merged(url.Values{"author": {authorOf(c.Author)}}, word), header: c.header(),
+				query: mergeQueries(url.Values{"author": {authorOf(c.Author)}}, word), header: c.versionHeader(),
 			})
 			return err
 		}); err != nil {

@@ -27,7 +27,7 @@ type overrideFile struct {
 type overrideDiffCmd struct{ overrideFile }
 
 func (c *overrideDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
-	put, gone, err := c.changes(ctx)
+	put, gone, err := c.planChanges(ctx)
 	if err != nil {
 		return err
 	}
@@ -37,17 +37,17 @@ func (c *overrideDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	plan := make([]plannedChange, len(put))
 	for i, p := range put {
 		if plan[i].Before = p.before; p.after != nil {
-			after := p.after.body(p.after.Author)
+			after := p.after.requestBody(p.after.Author)
 			plan[i].After = &after
 		}
 	}
 	return c.Print(k.Stdout, map[string]any{"changes": plan}, func(out io.Writer) error {
 		for _, p := range put {
 			if p.before != nil {
-				fmt.Fprintf(out, "- %s\n", p.before.line())
+				fmt.Fprintf(out, "- %s\n", p.before.describeOverride())
 			}
 			if p.after != nil {
-				fmt.Fprintf(out, "+ %s\n", p.after.line())
+				fmt.Fprintf(out, "+ %s\n", p.after.describeOverride())
 			}
 		}
 		return nil
@@ -61,16 +61,16 @@ type plannedChange struct {
 	After  *overrideBody   `json:"after,omitempty"`
 }
 
-func (o *listedOverride) line() string {
-	until := ending(&o.Override)
+func (o *listedOverride) describeOverride() string {
+	until := formatEnd(&o.Override)
 	if o.For > 0 {
 		until = o.For.String() + " from now"
 	}
-	text := fmt.Sprintf("%s: %s, until %s", o.Target(), effect(&o.Override), until)
+	text := fmt.Sprintf("%s: %s, until %s", o.Target(), describeEffect(&o.Override), until)
 	if !o.Schedule.IsZero() {
 		text += ", " + o.Schedule.String()
 	}
-	return printable(text)
+	return printableText(text)
 }
 
 type overrideApplyCmd struct {
@@ -86,7 +86,7 @@ func (c *overrideApplyCmd) Run(ctx context.Context, k *kong.Kong) error {
 }
 
 func (c *overrideApplyCmd) applyAll(ctx context.Context, k *kong.Kong, log *changeLog) error {
-	put, gone, err := c.changes(ctx)
+	put, gone, err := c.planChanges(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,21 +96,21 @@ func (c *overrideApplyCmd) applyAll(ctx context.Context, k *kong.Kong, log *chan
 	for _, p := range put {
 		if o := &p.after.Override; p.after.For == 0 && o.Expired(time.Now()) {
 			// It holds nowhere any longer, and does not prevent the others.
-			fmt.Fprintf(k.Stderr, "%s: %s was left out: it ended at %s\n", name, printable(o.Target().String()),
-				ending(o))
+			fmt.Fprintf(k.Stderr, "%s: %s was left out: it ended at %s\n", name, printableText(o.Target().String()),
+				formatEnd(o))
 			ended++
 		} else if err := c.apply(ctx, k, log, p, author); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", printable(o.Target().String()), err))
+			failed = append(failed, fmt.Errorf("%s: %w", printableText(o.Target().String()), err))
 		}
 	}
 	for i := range gone {
-		if err := c.remove(ctx, log, gone[i].ID, author, ifMatch(gone[i].Version)); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", printable(gone[i].Target().String()), err))
+		if err := c.removeOverride(ctx, log, gone[i].ID, author, ifMatchHeader(gone[i].Version)); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", printableText(gone[i].Target().String()), err))
 		}
 	}
 	switch all := len(put) + len(gone); {
 	case all == 0:
-		log.say("nothing to change")
+		log.logLine("nothing to change")
 	case len(failed) > 0:
 		return errors.Join(append(failed, fmt.Errorf("%d of %d changes were made", all-ended-len(failed), all))...)
 	}
@@ -129,8 +129,8 @@ func (c *overrideApplyCmd) apply(ctx context.Context, k *kong.Kong, log *changeL
 				"replace it")
 		}
 	}
-	return c.confirm(k, func(word url.Values) error {
-		_, err := c.putOverride(ctx, log, overridePut{o.ID, o.body(author), ifMatch(version), word})
+	return c.changeConfirmed(k, func(word url.Values) error {
+		_, err := c.putOverride(ctx, log, overridePut{o.ID, o.requestBody(author), ifMatchHeader(version), word})
 		return err
 	})
 }
@@ -143,7 +143,7 @@ type overrideBody struct {
 	For     string `json:"for,omitempty"`
 }
 
-func (o *listedOverride) body(author string) overrideBody {
+func (o *listedOverride) requestBody(author string) overrideBody {
 	body := overrideBody{Override: o.Override}
 	if body.Author = author; o.For > 0 {
 		body.For = o.For.String()
@@ -154,14 +154,14 @@ func (o *listedOverride) body(author string) overrideBody {
 // overrideChange is an override to set, and the stored override that it replaces, or nil.
 type overrideChange struct{ before, after *listedOverride }
 
-// changes compares the overrides of a file with the stored ones. It leaves out overrides of the rules file, because
+// planChanges compares the overrides of a file with the stored ones. It leaves out overrides of the rules file, because
 // they cannot be changed in the store.
-func (c *overrideFile) changes(ctx context.Context) (put []overrideChange, gone []listedOverride, err error) {
+func (c *overrideFile) planChanges(ctx context.Context) (put []overrideChange, gone []listedOverride, err error) {
 	want, err := readOverrides(c.File)
 	if err != nil {
 		return nil, nil, err
 	}
-	have, _, err := c.overrides(ctx)
+	have, _, err := c.fetchOverrides(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -226,15 +226,15 @@ func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {
 		Rules   []rules.Revision
 		Trouble string
 	}
-	answer, err := c.ask(ctx, question{path: "/v1/audit", query: query}, &a)
+	answer, err := c.askAdmin(ctx, question{path: "/v1/audit", query: query}, &a)
 	if err != nil {
 		return err
 	}
 	if a.Trouble != "" {
-		warn(k.Stderr, []string{a.Trouble})
+		printWarnings(k.Stderr, []string{a.Trouble})
 	}
 	return c.printTable(k.Stdout, answer, func(t io.Writer) {
-		row(t, "REVISION", "TIME", "BY", "WHAT", "ID", "FOR", "EFFECT", "REASON")
+		writeRow(t, "REVISION", "TIME", "BY", "WHAT", "ID", "FOR", "EFFECT", "REASON")
 		for i := range a.Changes {
 			change := &a.Changes[i]
 			of, target, does := cmp.Or(change.After, change.Before), change.Of, ""
@@ -242,14 +242,14 @@ func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {
 				target, does = of.Target().String(), "removed"
 			}
 			if change.After != nil {
-				does = effect(of) + ", until " + ending(of)
+				does = describeEffect(of) + ", until " + formatEnd(of)
 			}
-			row(t, strconv.FormatInt(change.Revision, 10), change.At.UTC().Format(time.RFC3339), change.Author,
+			writeRow(t, strconv.FormatInt(change.Revision, 10), change.At.UTC().Format(time.RFC3339), change.Author,
 				change.Action, change.ID, target, does, cmp.Or(of, &rules.Override{}).Reason)
 		}
 		for i := range a.Rules {
 			r := &a.Rules[i]
-			row(t, strconv.FormatInt(r.Version, 10), r.At.UTC().Format(time.RFC3339), r.Author, "push",
+			writeRow(t, strconv.FormatInt(r.Version, 10), r.At.UTC().Format(time.RFC3339), r.Author, "push",
 				"", "rules", "", r.Reason)
 		}
 	})
@@ -270,7 +270,7 @@ func (c *historyPurgeCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var a struct{ Rows int64 }
 	q := question{method: http.MethodDelete, path: "/v1/history",
 		query: url.Values{"key": {c.Key}, "author": {authorOf(c.Author)}}}
-	answer, err := c.ask(ctx, q, &a)
+	answer, err := c.askAdmin(ctx, q, &a)
 	if err != nil {
 		return err
 	}

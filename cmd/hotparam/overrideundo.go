@@ -28,8 +28,8 @@ func (c *overrideUndoCmd) Run(ctx context.Context, k *kong.Kong) error {
 	}
 	return c.logChanges(k, func(log *changeLog) error {
 		var revision int64
-		if err := c.confirm(k, func(word url.Values) (err error) {
-			revision, err = c.undo(ctx, log, c.ID, merged(query, word), nil)
+		if err := c.changeConfirmed(k, func(word url.Values) (err error) {
+			revision, err = c.undoOverride(ctx, log, c.ID, mergeQueries(query, word), nil)
 			return err
 		}); err != nil {
 			return err
@@ -38,13 +38,13 @@ func (c *overrideUndoCmd) Run(ctx context.Context, k *kong.Kong) error {
 	})
 }
 
-func (c *adminFlags) undo(ctx context.Context, log *changeLog, id string, query url.Values,
+func (c *adminFlags) undoOverride(ctx context.Context, log *changeLog, id string, query url.Values,
 	header http.Header) (revision int64, err error) {
 	var a struct {
 		Override *rules.Override
 		Revision int64
 	}
-	_, err = c.ask(ctx, question{
+	_, err = c.askAdmin(ctx, question{
 		method: http.MethodPost, path: "/v1/overrides/" + url.PathEscape(id) + "/undo", query: query,
 		header: header,
 	}, &a)

@@ -33,7 +33,7 @@ func TestProgramsKeepTheirAdminAddress(t *testing.T) {
 
 // Settings come from the environment too. A flag of one command does not: HOTPARAM_FOR would be the life of an
 // override to one command and the length of a trace to another. The environment is set, so it does not run in parallel.
-func TestOnlySettingsComeFromTheEnvironment(t *testing.T) {
+func TestEnvironment_SetsOnlySettings(t *testing.T) {
 	t.Setenv("HOTPARAM_OUTPUT", "json")
 	t.Setenv("HOTPARAM_OUT", "hotparam.yaml")
 	t.Setenv("HOTPARAM_LIMIT", "7")
@@ -64,7 +64,7 @@ func TestOnlySettingsComeFromTheEnvironment(t *testing.T) {
 }
 
 // A mistake names the help that has the answer.
-func TestAMistakeNamesTheHelpOfItsCommand(t *testing.T) {
+func TestUsageError_NamesHelpOfCommand(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"hotparam: see hotparam --help\n":                 {"--nothing"},

@@ -18,24 +18,24 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// reasoned holds the author and the reason of a change of rules, and how the result is printed.
-type reasoned struct {
+// reasonFlags holds the author and the reason of a change of rules, and how the result is printed.
+type reasonFlags struct {
 	outputFlags
 	Reason string `short:"m" help:"Why, for the history."`
 	Author string `help:"Who, for the history; default: who is logged in."`
 }
 
-func (r reasoned) query() url.Values {
+func (r reasonFlags) query() url.Values {
 	return url.Values{"reason": {r.Reason}, "author": {authorOf(r.Author)}}
 }
 
-// put stores rules in place of the version that etag names, and prints the version that is then in the store.
-func (c *adminFlags) put(ctx context.Context, out io.Writer, how *outputFlags, etag, text string,
+// pushRules stores rules in place of the version that etag names, and prints the version that is then in the store.
+func (c *adminFlags) pushRules(ctx context.Context, out io.Writer, how *outputFlags, etag, text string,
 	query url.Values) error {
 	var a admin.Rules
 	q := question{http.MethodPut, "/v1/rules", query,
 		http.Header{"If-Match": {etag}, "Content-Type": {"application/yaml"}}, text}
-	answer, err := c.ask(ctx, q, &a)
+	answer, err := c.askAdmin(ctx, q, &a)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (c *adminFlags) put(ctx context.Context, out io.Writer, how *outputFlags, e
 
 type rulesPushCmd struct {
 	adminFlags
-	reasoned
+	reasonFlags
 	confirmFlags
 	On     int64  `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that get has written into the file, else the one that is there now."`
 	Force  bool   `help:"Push although the store holds another version than the one that was got."`
@@ -57,10 +57,10 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
-	text, got := cutGot(text)
+	text, got := cutVersionLine(text)
 	above := min(got, 1) // lines of the file above the rules
 	if c.DryRun {
-		return c.named(c.dryRun(ctx, k.Stdout, text), above)
+		return c.nameFile(c.dryRun(ctx, k.Stdout, text), above)
 	}
 	etag := strconv.Quote(strconv.FormatInt(c.On, 10))
 	if c.On == 0 {
@@ -68,17 +68,17 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 			return err
 		}
 	}
-	err = c.confirm(k, func(word url.Values) error {
-		return c.put(ctx, k.Stdout, &c.outputFlags, etag, text, merged(c.query(), word))
+	err = c.changeConfirmed(k, func(word url.Values) error {
+		return c.pushRules(ctx, k.Stdout, &c.outputFlags, etag, text, mergeQueries(c.query(), word))
 	})
-	return c.named(err, above)
+	return c.nameFile(err, above)
 }
 
 // etagFor returns the ETag of the stored rules, if got is their version, got is 0, or --force is set. got is the
 // version that get has written into the file. So rules that another person has pushed meanwhile are not replaced
 // unseen.
 func (c *rulesPushCmd) etagFor(ctx context.Context, got int64) (string, error) {
-	a, etag, err := c.stored(ctx)
+	a, etag, err := c.fetchRules(ctx)
 	if err != nil || got == 0 || c.Force {
 		return etag, err
 	}
@@ -89,7 +89,7 @@ func (c *rulesPushCmd) etagFor(ctx context.Context, got int64) (string, error) {
 	case a.Current.Version != got:
 		by := ""
 		if a.Current.Author != "" {
-			by = " by " + printable(a.Current.Author)
+			by = " by " + printableText(a.Current.Author)
 		}
 		return "", fmt.Errorf("%s was made of version %d, and version %d%s is in the store now; nothing was pushed: look at "+
 			"hotparam rules diff %d %d, then get the rules again, or add --force to replace them",
@@ -101,8 +101,9 @@ func (c *rulesPushCmd) etagFor(ctx context.Context, got int64) (string, error) {
 // versionFile matches the name by which a program refers to the text that it was sent, with a line number of that text.
 var versionFile = regexp.MustCompile(`version-\d+\.yaml:(\d*)`)
 
-// named makes the errors in a text name the file of the text. above is the number of lines of the file above the text.
-func (c *rulesPushCmd) named(err error, above int64) error {
+// nameFile makes the errors in a text name the file of the text. above is the number of lines of the file above the
+// text.
+func (c *rulesPushCmd) nameFile(err error, above int64) error {
 	if err == nil || !versionFile.MatchString(err.Error()) {
 		return err
 	}
@@ -123,7 +124,7 @@ func (c *rulesPushCmd) dryRun(ctx context.Context, out io.Writer, text string) e
 	var a admin.DryRun
 	q := question{http.MethodPut, "/v1/rules", url.Values{"dry_run": {"true"}},
 		http.Header{"Content-Type": {"application/yaml"}}, text}
-	answer, err := c.ask(ctx, q, &a)
+	answer, err := c.askAdmin(ctx, q, &a)
 	if err != nil {
 		return err
 	}
@@ -139,15 +140,15 @@ func writeDryRun(out io.Writer, a *admin.DryRun) error {
 	if len(a.Keys) == 0 {
 		return nil
 	}
-	return table(out, func(t io.Writer) {
-		row(t, "KEY", "PEAK", "BEFORE", "AFTER", "DENIED", "WOULD BE", "READS")
+	return writeTable(out, func(t io.Writer) {
+		writeRow(t, "KEY", "PEAK", "BEFORE", "AFTER", "DENIED", "WOULD BE", "READS")
 		for _, k := range a.Keys {
 			would := strconv.FormatFloat(k.DeniedAfter, 'f', 0, 64)
 			if k.After == "uncounted" || k.After == "recounted" {
 				would = "-"
 			}
-			row(t, string(k.Key), fmt.Sprintf("%.4g/s", k.Peak), k.Before, k.After,
-				strconv.FormatFloat(k.DeniedBefore, 'f', 0, 64), would, readable(k.Key))
+			writeRow(t, string(k.Key), fmt.Sprintf("%.4g/s", k.Peak), k.Before, k.After,
+				strconv.FormatFloat(k.DeniedBefore, 'f', 0, 64), would, decodedKey(k.Key))
 		}
 	})
 }
@@ -172,17 +173,17 @@ func readText(path string) (string, error) {
 
 type rulesRollbackCmd struct {
 	adminFlags
-	reasoned
+	reasonFlags
 	confirmFlags
 	Version int64 `arg:"" help:"Version, as rules history lists it."`
 }
 
 func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {
-	_, etag, err := c.stored(ctx)
+	_, etag, err := c.fetchRules(ctx)
 	if err != nil {
 		return err
 	}
-	r, err := c.revision(ctx, c.Version)
+	r, err := c.fetchRevision(ctx, c.Version)
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Reason == "" {
 		query.Set("reason", fmt.Sprintf("back to version %d", c.Version))
 	}
-	return c.confirm(k, func(word url.Values) error {
-		return c.put(ctx, k.Stdout, &c.outputFlags, etag, r.Text, merged(query, word))
+	return c.changeConfirmed(k, func(word url.Values) error {
+		return c.pushRules(ctx, k.Stdout, &c.outputFlags, etag, r.Text, mergeQueries(query, word))
 	})
 }

@@ -34,7 +34,7 @@ func TestRulesPush_NamesTheFile(t *testing.T) {
 }
 
 // A table without rows is no quiet site where something cannot be read.
-func TestHotLsTellsTrouble(t *testing.T) {
+func TestHotLs_PrintsTrouble(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"keys":[],"loops":[],"trouble":["redis: no \u001b answer"]}`))

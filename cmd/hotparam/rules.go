@@ -30,15 +30,15 @@ type rulesCmd struct {
 // storeOf returns the name of the store as a sentence has it: redis, not redis:.
 func storeOf(a *admin.Rules) string { return strings.TrimSuffix(a.Store, ":") }
 
-// stored returns the rules in the store, and the ETag that a change of them must carry.
-func (c *adminFlags) stored(ctx context.Context) (a admin.Rules, etag string, err error) {
-	answer, err := c.ask(ctx, question{path: "/v1/rules"}, &a)
+// fetchRules returns the rules in the store, and the ETag that a change of them must carry.
+func (c *adminFlags) fetchRules(ctx context.Context) (a admin.Rules, etag string, err error) {
+	answer, err := c.askAdmin(ctx, question{path: "/v1/rules"}, &a)
 	return a, answer.header.Get("ETag"), err
 }
 
-// revision returns a version with its text.
-func (c *adminFlags) revision(ctx context.Context, version int64) (r rules.Revision, err error) {
-	_, err = c.ask(ctx, question{path: "/v1/rules/history/" + strconv.FormatInt(version, 10)}, &r)
+// fetchRevision returns a version with its text.
+func (c *adminFlags) fetchRevision(ctx context.Context, version int64) (r rules.Revision, err error) {
+	_, err = c.askAdmin(ctx, question{path: "/v1/rules/history/" + strconv.FormatInt(version, 10)}, &r)
 	return r, err
 }
 
@@ -49,24 +49,25 @@ type rulesGetCmd struct {
 }
 
 func (c *rulesGetCmd) Run(ctx context.Context, k *kong.Kong) error {
-	r, err := c.version(ctx, c.Version)
+	r, err := c.fetchVersion(ctx, c.Version)
 	if err != nil {
 		return err
 	}
 	return c.Print(k.Stdout, r, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "%s%d; push refuses if the store holds another version by then\n%s", gotPrefix, r.Version,
-			r.Text)
+		_, err := fmt.Fprintf(out, "%s%d; push refuses if the store holds another version by then\n%s",
+			versionLinePrefix, r.Version, r.Text)
 		return err
 	})
 }
 
-// gotPrefix begins the first line that get prints, which names the version.
-const gotPrefix = "# hotparam rules version "
+// versionLinePrefix begins the first line that get prints, which names the version.
+const versionLinePrefix = "# hotparam rules version "
 
-// cutGot removes the line that get has put before rules, and returns its version, or 0 if there is no such line.
-func cutGot(text string) (rules string, version int64) {
+// cutVersionLine removes the line that get has put before rules, and returns its version, or 0 if there is no such
+// line.
+func cutVersionLine(text string) (rules string, version int64) {
 	line, rest, _ := strings.Cut(text, "\n")
-	after, ok := strings.CutPrefix(line, gotPrefix)
+	after, ok := strings.CutPrefix(line, versionLinePrefix)
 	if !ok {
 		return text, 0
 	}
@@ -77,12 +78,12 @@ func cutGot(text string) (rules string, version int64) {
 	return rest, version
 }
 
-// version returns a version with its text, or the version in the store if version is 0.
-func (c *adminFlags) version(ctx context.Context, version int64) (rules.Revision, error) {
+// fetchVersion returns a version with its text, or the version in the store if version is 0.
+func (c *adminFlags) fetchVersion(ctx context.Context, version int64) (rules.Revision, error) {
 	if version != 0 {
-		return c.revision(ctx, version)
+		return c.fetchRevision(ctx, version)
 	}
-	a, _, err := c.stored(ctx)
+	a, _, err := c.fetchRules(ctx)
 	switch {
 	case err != nil:
 		return rules.Revision{}, err
@@ -106,11 +107,11 @@ func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if to == "" {
 		from, to = "0", c.From
 	}
-	old, before, err := c.text(ctx, from)
+	old, before, err := c.readRulesText(ctx, from)
 	if err != nil {
 		return err
 	}
-	shown, after, err := c.text(ctx, to)
+	shown, after, err := c.readRulesText(ctx, to)
 	if err != nil {
 		return err
 	}
@@ -122,15 +123,15 @@ func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 		})
 }
 
-// text returns the text of a file, of a version, or of the version in the store if of is "0".
-func (c *rulesDiffCmd) text(ctx context.Context, of string) (shown, text string, err error) {
+// readRulesText returns the text of a file, of a version, or of the version in the store if of is "0".
+func (c *rulesDiffCmd) readRulesText(ctx context.Context, of string) (shown, text string, err error) {
 	version, err := strconv.ParseInt(of, 10, 64)
 	if err != nil {
 		text, err = readText(of)
-		text, _ = cutGot(text)
+		text, _ = cutVersionLine(text)
 		return of, text, err
 	}
-	r, err := c.version(ctx, version)
+	r, err := c.fetchVersion(ctx, version)
 	return fmt.Sprintf("version %d", r.Version), r.Text, err
 }
 
@@ -141,15 +142,15 @@ type rulesHistoryCmd struct {
 
 func (c *rulesHistoryCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var a struct{ Revisions []rules.Revision }
-	answer, err := c.ask(ctx, question{path: "/v1/rules/history"}, &a)
+	answer, err := c.askAdmin(ctx, question{path: "/v1/rules/history"}, &a)
 	if err != nil {
 		return err
 	}
 	return c.printTable(k.Stdout, answer, func(t io.Writer) {
 		fmt.Fprintln(t, "VERSION\tTIME\tAUTHOR\tREASON")
 		for _, r := range a.Revisions {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", r.Version, r.At.UTC().Format(time.RFC3339), printable(r.Author),
-				printable(r.Reason))
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", r.Version, r.At.UTC().Format(time.RFC3339), printableText(r.Author),
+				printableText(r.Reason))
 		}
 	})
 }
@@ -166,12 +167,12 @@ func (c *rulesStatusCmd) Run(ctx context.Context, k *kong.Kong) error {
 		Stored  *answer `json:"stored,omitempty"` // nil: the rules are in files
 	}
 	var err error
-	if got.Running, err = c.ask(ctx, question{path: "/v1/rules/running"}, &running); err != nil {
+	if got.Running, err = c.askAdmin(ctx, question{path: "/v1/rules/running"}, &running); err != nil {
 		return err
 	}
 	var a admin.Rules
 	if running.Central {
-		stored, err := c.ask(ctx, question{path: "/v1/rules"}, &a)
+		stored, err := c.askAdmin(ctx, question{path: "/v1/rules"}, &a)
 		if err != nil {
 			return err
 		}
@@ -188,18 +189,19 @@ type statedRules struct {
 }
 
 func (c *rulesStatusCmd) write(out io.Writer, running *statedRules, a *admin.Rules) error {
-	if err := table(out, func(t io.Writer) {
-		fmt.Fprintf(t, "PROCESS\tRUNS\tREJECTS\tRULES\n%s\t%s\t%s\t-\n", c.Admin, version(a.Running),
-			version(a.Rejected))
+	if err := writeTable(out, func(t io.Writer) {
+		fmt.Fprintf(t, "PROCESS\tRUNS\tREJECTS\tRULES\n%s\t%s\t%s\t-\n", c.Admin, formatVersion(a.Running),
+			formatVersion(a.Rejected))
 		for _, p := range running.Processes {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(p.Instance), version(p.Running), version(p.Rejected), p.Rules)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printableText(p.Instance), formatVersion(p.Running),
+				formatVersion(p.Rejected), p.Rules)
 		}
 	}); err != nil {
 		return err
 	}
 	for _, r := range running.Rules {
 		if r.Note != "" {
-			fmt.Fprintf(out, "rule %s: %s\n", printable(r.Name), printable(r.Note))
+			fmt.Fprintf(out, "rule %s: %s\n", printableText(r.Name), printableText(r.Note))
 		}
 	}
 	if !running.Central {
@@ -210,16 +212,16 @@ func (c *rulesStatusCmd) write(out io.Writer, running *statedRules, a *admin.Rul
 		fmt.Fprintf(out, "version %d is in the store, since %s\n", a.Current.Version, a.Current.At.Format(time.RFC3339))
 	}
 	if a.Why != "" {
-		fmt.Fprintf(out, "version %d is rejected: %s\n", a.Rejected, printable(a.Why))
+		fmt.Fprintf(out, "version %d is rejected: %s\n", a.Rejected, printableText(a.Why))
 	}
 	if a.LimitersError != "" {
-		fmt.Fprintf(out, "limiters are not known: %s\n", printable(a.LimitersError))
+		fmt.Fprintf(out, "limiters are not known: %s\n", printableText(a.LimitersError))
 	}
 	return nil
 }
 
-// version formats a version of the rules for a table. It returns "-" for 0, which means no version.
-func version(n int64) string {
+// formatVersion formats a version of the rules for a table. It returns "-" for 0, which means no version.
+func formatVersion(n int64) string {
 	if n == 0 {
 		return "-"
 	}
@@ -242,5 +244,5 @@ func (c *rulesValidateCmd) Run(k *kong.Kong) error {
 			return nil, nil, err
 		}
 		return set, set.Warnings, nil
-	}, amounts)
+	}, describeSet)
 }

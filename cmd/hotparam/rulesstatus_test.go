@@ -46,7 +46,7 @@ func TestRulesStatus_NamesEveryProcess(t *testing.T) {
 }
 
 // Doctor warns of rules that cannot work, and of processes with other rules, as the program at --admin knows them.
-func TestDoctor_AsksForRulesThatCannotWork(t *testing.T) {
+func TestDoctor_WarnsOfRulesThatCannotWork(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text := "hotparam_up 1\n"

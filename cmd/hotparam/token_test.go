@@ -28,7 +28,7 @@ func tokenOf(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 }
 
 // The output can be copied into the configuration file.
-func TestTokenAndItsHash(t *testing.T) {
+func TestToken_PrintsTokenAndHash(t *testing.T) {
 	t.Parallel()
 	out, _, code := tokenOf(t, "", "--name=ann", "--role=operator", "--expires=2160h")
 	var file struct {
@@ -59,7 +59,7 @@ func TestTokenAndItsHash(t *testing.T) {
 	}
 }
 
-func TestTokenUsage(t *testing.T) {
+func TestToken_RejectsWrongArguments(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ stdin, arg, says string }{
 		{"", "--stdin", "want a line of at least 16"}, {"short\n", "--stdin", "want a line of at least 16"},

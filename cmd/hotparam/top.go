@@ -29,7 +29,7 @@ func (c *topCmd) Run(ctx context.Context) error {
 	if !isatty.IsTerminal(os.Stdin.Fd()) || !isatty.IsTerminal(os.Stdout.Fd()) {
 		return config.Usage("top: needs a terminal; hotparam hot ls prints the same once, hot watch what changes")
 	}
-	if _, _, err := c.hotKeys(ctx, 1, c.Sort, c.Find); err != nil { // an error is easier to read now than on the screen
+	if _, _, err := c.fetchHotKeys(ctx, 1, c.Sort, c.Find); err != nil { // easier to read now than on the screen
 		return err
 	}
 	return newTop(c).run(ctx)
@@ -43,20 +43,20 @@ var topOrders = []string{"rate", "denied", "allowed", "clients", "since", "share
 // top is the screen. The goroutine of the application owns it.
 type top struct {
 	*topCmd
-	app    *tview.Application
-	head   *tview.TextView
-	table  *tview.Table
-	foot   *tview.TextView
-	input  *tview.InputField
-	pages  *tview.Pages // "help" or "input", below
-	root   *tview.Pages // "top", and "?" before it
-	keys   []string     // for each row: its key, or its client
-	by     []string     // for each row: the heaviest known client, or "" if unknown
-	who    bool         // denied clients are shown, not hot keys
-	traced string       // the client whose trace is shown instead of both, or ""
-	last   map[string]savedOverride
-	paused bool
-	entry  func(text string) // called with the text that was typed
+	app          *tview.Application
+	head         *tview.TextView
+	table        *tview.Table
+	foot         *tview.TextView
+	input        *tview.InputField
+	pages        *tview.Pages // "help" or "input", below
+	root         *tview.Pages // "top", and "?" before it
+	targets      []string     // for each row: its key, or its client
+	clients      []string     // for each row: the heaviest known client, or "" if unknown
+	isClientView bool         // denied clients are shown, not hot keys
+	traced       string       // the client whose trace is shown instead of both, or ""
+	lastSaved    map[string]savedOverride
+	paused       bool
+	onEntry      func(text string) // called with the text that was typed
 }
 
 const topHelp = "↑↓ ? help  q quit  l limit  b block  e exempt  u undo  t trace  c clients  / find  s sort  p pause"
@@ -83,14 +83,14 @@ func newTop(c *topCmd) *top {
 	t := &top{
 		topCmd: c, app: tview.NewApplication(), head: tview.NewTextView(), table: tview.NewTable(),
 		foot:  tview.NewTextView(),
-		input: tview.NewInputField(), pages: tview.NewPages(), last: map[string]savedOverride{},
+		input: tview.NewInputField(), pages: tview.NewPages(), lastSaved: map[string]savedOverride{},
 	}
-	t.style()
+	t.setStyles()
 	t.table.SetFixed(1, 0).SetSelectable(true, false)
 	t.foot.SetText(topHelp)
 	t.pages.AddPage("help", t.foot, true, true).AddPage("input", t.input, true, false)
-	t.input.SetDoneFunc(t.typed)
-	t.table.SetInputCapture(t.key)
+	t.input.SetDoneFunc(t.finishInput)
+	t.table.SetInputCapture(t.handleKey)
 	screen := tview.NewFlex().SetDirection(tview.FlexRow).AddItem(t.head, 2, 0, false).AddItem(t.table, 0, 1, true).
 		AddItem(t.pages, 1, 0, false)
 	help := tview.NewTextView().SetText(topMore)
@@ -105,8 +105,8 @@ func newTop(c *topCmd) *top {
 	return t
 }
 
-// style leaves the colours to the terminal. With NO_COLOR only bold and reverse are used.
-func (t *top) style() {
+// setStyles leaves the colours to the terminal. With NO_COLOR only bold and reverse are used.
+func (t *top) setStyles() {
 	plain := tcell.StyleDefault
 	for _, text := range []*tview.TextView{t.head, t.foot} {
 		text.SetTextStyle(plain).SetWrap(false)
@@ -125,7 +125,7 @@ func (t *top) run(ctx context.Context) error {
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
-		t.follow(ctx)
+		t.pollListener(ctx)
 	}()
 	stop := context.AfterFunc(ctx, t.app.Stop)
 	defer stop()
@@ -135,13 +135,15 @@ func (t *top) run(ctx context.Context) error {
 	return err
 }
 
-func (t *top) follow(ctx context.Context) {
+func (t *top) pollListener(ctx context.Context) {
 	tick := time.NewTicker(t.Interval)
 	defer tick.Stop()
 	for {
 		var sort, find string
 		paused, who, traced := false, false, ""
-		if !t.update(ctx, func() { sort, find, paused, who, traced = t.Sort, t.Find, t.paused, t.who, t.traced }) {
+		if !t.update(ctx, func() {
+			sort, find, paused, who, traced = t.Sort, t.Find, t.paused, t.isClientView, t.traced
+		}) {
 			return
 		}
 		var draw func()
@@ -149,14 +151,14 @@ func (t *top) follow(ctx context.Context) {
 		case paused:
 			draw = func() {}
 		case traced != "":
-			a, _, err := t.client(ctx, traced)
+			a, _, err := t.fetchClient(ctx, traced)
 			draw = func() { t.showTrace(traced, &a, err) }
 		case who:
-			a, err := t.deniedClients(ctx)
+			a, err := t.fetchDeniedClients(ctx)
 			draw = func() { t.showClients(&a, err) }
 		default:
-			a, _, err := t.hotKeys(ctx, topKeys, sort, find)
-			draw = func() { t.show(&a, sort, find, err) }
+			a, _, err := t.fetchHotKeys(ctx, topKeys, sort, find)
+			draw = func() { t.showKeys(&a, sort, find, err) }
 		}
 		if !t.update(ctx, draw) {
 			return
@@ -184,52 +186,52 @@ func (t *top) update(ctx context.Context, f func()) bool {
 	}
 }
 
-// show draws the hot keys. If there is no answer, the last one stays on the screen and the head shows the error.
-func (t *top) show(a *hotAnswer, sort, find string, err error) {
+// showKeys draws the hot keys. If there is no answer, the last one stays on the screen and the head shows the error.
+func (t *top) showKeys(a *hotAnswer, sort, find string, err error) {
 	if err != nil {
-		t.head.SetText("no answer, tried again: " + printable(err.Error()))
+		t.head.SetText("no answer, tried again: " + printableText(err.Error()))
 		return
 	}
-	if t.who || t.traced != "" {
+	if t.isClientView || t.traced != "" {
 		return // the view was changed after the question
 	}
-	t.head.SetText(summary(a, sort, find))
-	row, selected := t.begin()
-	t.line(0, tcell.AttrBold, "KEY", "STATE", "RATE", "DENIED/S", "ALLOWED/S", "CLIENTS", "SINCE", "LIMIT")
+	t.head.SetText(formatSummary(a, sort, find))
+	row, selected := t.clearTable()
+	t.drawRow(0, tcell.AttrBold, "KEY", "STATE", "RATE", "DENIED/S", "ALLOWED/S", "CLIENTS", "SINCE", "LIMIT")
 	for i := range a.Keys {
 		h := &a.Keys[i]
-		t.keys, t.by = append(t.keys, string(h.Key)), append(t.by, h.HeaviestClient)
-		t.line(len(t.keys), 0, string(h.Key), "hot", number(&h.Rate), number(h.Denied), number(h.Allowed),
-			knownClients(h.Clients), since(a.At, h.Since), limitText(h))
+		t.targets, t.clients = append(t.targets, string(h.Key)), append(t.clients, h.HeaviestClient)
+		t.drawRow(len(t.targets), 0, string(h.Key), "hot", formatRate(&h.Rate), formatRate(h.Denied),
+			formatRate(h.Allowed), formatClients(h.Clients), formatAge(a.At, h.Since), limitText(h))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
-		t.keys, t.by = append(t.keys, string(h.Key)), append(t.by, h.HeaviestClient)
-		t.line(len(t.keys), 0, string(h.Key), "loop", number(&h.Rate), "", "", knownClients(h.Clients),
-			since(a.At, h.Since), "")
+		t.targets, t.clients = append(t.targets, string(h.Key)), append(t.clients, h.HeaviestClient)
+		t.drawRow(len(t.targets), 0, string(h.Key), "loop", formatRate(&h.Rate), "", "", formatClients(h.Clients),
+			formatAge(a.At, h.Since), "")
 	}
-	t.end(row, selected)
+	t.restoreSelection(row, selected)
 }
 
-// begin empties the table, and returns the selected row and its key or client.
-func (t *top) begin() (row int, selected string) {
+// clearTable empties the table, and returns the selected row and its key or client.
+func (t *top) clearTable() (row int, selected string) {
 	row, _ = t.table.GetSelection()
-	selected = t.at(row)
+	selected = t.targetAt(row)
 	t.table.Clear()
-	t.keys, t.by = t.keys[:0], t.by[:0]
+	t.targets, t.clients = t.targets[:0], t.clients[:0]
 	return row, selected
 }
 
-// end selects the same key or client again, or its former row if it is no longer in the table.
-func (t *top) end(row int, selected string) {
-	t.table.Select(max(slices.Index(t.keys, selected)+1, min(row, len(t.keys)), 1), 0)
+// restoreSelection selects the same key or client again, or its former row if it is no longer in the table.
+func (t *top) restoreSelection(row int, selected string) {
+	t.table.Select(max(slices.Index(t.targets, selected)+1, min(row, len(t.targets)), 1), 0)
 }
 
-// summary returns two lines: the totals, and notes.
-func summary(a *hotAnswer, sort, find string) string {
+// formatSummary returns two lines: the totals, and notes.
+func formatSummary(a *hotAnswer, sort, find string) string {
 	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %s  %s  by %s\n", a.At.Local().Format("15:04:05 MST"),
-		unknown(a.Totals.Requests), unknown(a.Totals.Allowed), unknown(a.Totals.Denied), a.Matched,
-		counted(len(a.Loops), "loop", "loops"), counted(a.Totals.Limiters, "limiter", "limiters"), sort)
+		formatTotal(a.Totals.Requests), formatTotal(a.Totals.Allowed), formatTotal(a.Totals.Denied), a.Matched,
+		formatCount(len(a.Loops), "loop", "loops"), formatCount(a.Totals.Limiters, "limiter", "limiters"), sort)
 	notes := slices.Clone(a.Trouble)
 	if find != "" {
 		notes = append(notes, "only with "+find)
@@ -237,14 +239,14 @@ func summary(a *hotAnswer, sort, find string) string {
 	if a.Matched == 0 && len(a.Loops) == 0 {
 		notes = append(notes, "nothing is hot")
 	}
-	return text + printable(strings.Join(notes, "; "))
+	return text + printableText(strings.Join(notes, "; "))
 }
 
-func unknown(f *float64) string {
+func formatTotal(f *float64) string {
 	if f == nil {
 		return "?"
 	}
-	return number(f)
+	return formatRate(f)
 }
 
 // keyWidth returns the width of the first column. It leaves room for the other columns, because clients choose keys of
@@ -255,10 +257,10 @@ func (t *top) keyWidth() int {
 	return min(max(width-others, least), most)
 }
 
-// line draws one row. The first column is wide, and the others are aligned right except the last.
-func (t *top) line(row int, attr tcell.AttrMask, cells ...string) {
+// drawRow draws one row. The first column is wide, and the others are aligned right except the last.
+func (t *top) drawRow(row int, attr tcell.AttrMask, cells ...string) {
 	for i, text := range cells {
-		cell := tview.NewTableCell(tview.Escape(printable(text)) + " ").SetStyle(tcell.StyleDefault.Attributes(attr))
+		cell := tview.NewTableCell(tview.Escape(printableText(text)) + " ").SetStyle(tcell.StyleDefault.Attributes(attr))
 		switch {
 		case i == 0:
 			cell.SetExpansion(1).SetMaxWidth(t.keyWidth())
@@ -272,10 +274,10 @@ func (t *top) line(row int, attr tcell.AttrMask, cells ...string) {
 	}
 }
 
-// at returns the key or client of a row, or "" if there is no such row.
-func (t *top) at(row int) string {
-	if row < 1 || row > len(t.keys) {
+// targetAt returns the key or client of a row, or "" if there is no such row.
+func (t *top) targetAt(row int) string {
+	if row < 1 || row > len(t.targets) {
 		return ""
 	}
-	return t.keys[row-1]
+	return t.targets[row-1]
 }

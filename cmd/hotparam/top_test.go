@@ -58,7 +58,7 @@ func (a *adminStub) asked() (changes, sorts string) {
 }
 
 // A screen of 80 columns shows all keys as text, and keys of the keyboard change their overrides.
-func TestTop(t *testing.T) {
+func TestTop_ShowsKeysAndChangesOverrides(t *testing.T) {
 	t.Parallel()
 	stub := &adminStub{}
 	srv := httptest.NewServer(stub)

@@ -38,48 +38,48 @@ func (c *traceCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if !wait.For(ctx, c.For) {
 		return ctx.Err()
 	}
-	a, answer, err := c.client(ctx, c.Client)
+	a, answer, err := c.fetchClient(ctx, c.Client)
 	if err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
 	if a.Trace == nil {
-		return fmt.Errorf("trace: no limiter has reported of %s yet; try again", printable(a.Client))
+		return fmt.Errorf("trace: no limiter has reported of %s yet; try again", printableText(a.Client))
 	}
 	return c.printTable(k.Stdout, answer, func(t io.Writer) {
-		row(t, "KEY", "VERDICT", "WHY", "REQUESTS", "LAST", "READS")
+		writeRow(t, "KEY", "VERDICT", "WHY", "REQUESTS", "LAST", "READS")
 		for _, r := range a.Trace.Rows {
-			row(t, append(traceCells(&r), readable(r.Key))...)
+			writeRow(t, append(traceCells(&r), decodedKey(r.Key))...)
 		}
-		fmt.Fprintf(t, "%s: %d requests, by %s\n", printable(a.Client), a.Trace.Requests,
-			counted(a.Trace.Limiters, "limiter", "limiters"))
+		fmt.Fprintf(t, "%s: %d requests, by %s\n", printableText(a.Client), a.Trace.Requests,
+			formatCount(a.Trace.Limiters, "limiter", "limiters"))
 	})
 }
 
 // beginTrace makes all limiters record the requests of a client for a minute.
 func (c *adminFlags) beginTrace(ctx context.Context, client string) error {
-	_, err := c.ask(ctx, question{method: http.MethodPost, path: "/v1/client/trace",
+	_, err := c.askAdmin(ctx, question{method: http.MethodPost, path: "/v1/client/trace",
 		query: url.Values{"client": {client}}}, nil)
 	return err
 }
 
-// client returns the known facts about a client.
-func (c *adminFlags) client(ctx context.Context, client string) (a admin.Client, raw answer, err error) {
-	raw, err = c.ask(ctx, question{path: "/v1/client", query: url.Values{"client": {client}}}, &a)
+// fetchClient returns the known facts about a client.
+func (c *adminFlags) fetchClient(ctx context.Context, client string) (a admin.Client, raw answer, err error) {
+	raw, err = c.askAdmin(ctx, question{path: "/v1/client", query: url.Values{"client": {client}}}, &a)
 	if err == nil {
-		err = c.heard(client, a.Asked)
+		err = c.checkAsked(client, a.Asked)
 	}
 	return a, raw, err
 }
 
-// heard returns an error if the listener was asked about something else than was sent, because a gateway on the way
-// changes addresses. Bytes that are not text are not compared, because JSON cannot carry them. asked is "" if the
+// checkAsked returns an error if the listener was asked about something else than was sent, because a gateway on the
+// way changes addresses. Bytes that are not text are not compared, because JSON cannot carry them. asked is "" if the
 // listener does not report it.
-func (c *adminFlags) heard(sent, asked string) error {
+func (c *adminFlags) checkAsked(sent, asked string) error {
 	if asked == "" || strings.ToValidUTF8(sent, "") == strings.ReplaceAll(asked, "\uFFFD", "") {
 		return nil
 	}
 	return fmt.Errorf("%s was asked about %s, not %s: a gateway on the way changes addresses; ask the listener itself",
-		config.Redact(c.Admin), printable(asked), printable(sent))
+		config.Redact(c.Admin), printableText(asked), printableText(sent))
 }
 
 // traceCells returns the cells of a row, which counts a client's requests for one key with one verdict.

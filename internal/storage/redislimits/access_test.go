@@ -14,12 +14,12 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-func TestEveryKeyIsDocumented(t *testing.T) {
+func TestKeys_AreDocumented(t *testing.T) {
 	t.Parallel()
 	text, k := redistest.Documentation(t), newKeys("news")
 	for _, name := range []string{
 		strings.TrimSuffix(k.limitState(&limit.Subject{Space: "hot", Name: "topic?id=42"}), "topic?id=42"),
-		strings.TrimSuffix(k.block(k.limitState(&limit.Subject{Space: "hot", Name: "topic?id=42"})), "topic?id=42"),
+		strings.TrimSuffix(k.blockKey(k.limitState(&limit.Subject{Space: "hot", Name: "topic?id=42"})), "topic?id=42"),
 		shardKeys("news", 0).prefix, shardKeys("news", shardCount-1).prefix,
 	} {
 		if !strings.Contains(text, "`"+name) {
@@ -30,7 +30,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 
 // The ACL line of the documentation for limiters is enough for every kind of call that
 // limits make, on a server and on a cluster.
-func TestDocumentedACLs(t *testing.T) {
+func TestLimiter_WorksWithDocumentedACL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	redistest.Grant(t, []*redistest.Server{s})
@@ -52,7 +52,7 @@ func TestDocumentedACLs(t *testing.T) {
 	}
 }
 
-func TestDocumentedACLsOnACluster(t *testing.T) {
+func TestLimiterOnCluster_WorksWithDocumentedACL(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	redistest.Grant(t, c.Nodes, "+cluster|slots", "+cluster|shards", "+command")

@@ -53,8 +53,8 @@ type queued struct {
 	gone []int32
 }
 
-// wanted returns the number of the equal requests that still have a waiter.
-func (q *queued) wanted() int { return int(q.waiters) - len(q.gone) }
+// wantedCount returns the number of the equal requests that still have a waiter.
+func (q *queued) wantedCount() int { return int(q.waiters) - len(q.gone) }
 
 // placeOf returns the place of w among the waiters that have not left.
 func (q *queued) placeOf(w waiter) int64 {
@@ -78,9 +78,9 @@ func newBatch() *batch {
 	return &batch{done: make(chan struct{}), buffer: buffers.Get().(*buffer)}
 }
 
-// single returns a batch of this request alone, which must not change until its results are read. The batch has one
-// waiter and uses the request's memory, because new memory is cold after each wait for Redis.
-func (r *request) single() *batch {
+// singleBatch returns a batch of this request alone, which must not change until its results are read. The batch has
+// one waiter and uses the request's memory, because new memory is cold after each wait for Redis.
+func (r *request) singleBatch() *batch {
 	b := &r.batch
 	*b = batch{shapes: append(b.shapes[:0], r.charges), requests: append(b.requests[:0], queued{waiters: 1}),
 		buffer: &r.buffer}
@@ -101,11 +101,11 @@ func (b *batch) release() {
 	buffers.Put(m)
 }
 
-// wanted returns the number of requests of a batch that still have a waiter.
-func (b *batch) wanted() int {
+// wantedCount returns the number of requests of a batch that still have a waiter.
+func (b *batch) wantedCount() int {
 	n := 0
 	for i := range b.requests {
-		n += b.requests[i].wanted()
+		n += b.requests[i].wantedCount()
 	}
 	return n
 }
@@ -113,13 +113,13 @@ func (b *batch) wanted() int {
 // add puts a request into the batch and returns the waiter that reads its result. A request that equals the last one
 // for its key is merged with it; the order of requests stays.
 func (b *batch) add(ctx context.Context, r *request) (w waiter, merged bool) {
-	if i := b.equal(r); i >= 0 {
+	if i := b.findEqual(r); i >= 0 {
 		return b.join(ctx, i), true
 	}
 	i := int32(len(b.requests))
-	b.requests = append(b.requests, queued{shape: b.shape(r), target: int32(len(b.targets))})
+	b.requests = append(b.requests, queued{shape: b.shapeIndex(r), target: int32(len(b.targets))})
 	for c := range r.charges {
-		k := b.key(r.key(c))
+		k := b.keyIndex(r.key(c))
 		b.newest[k] = i
 		b.targets = append(b.targets, k)
 	}
@@ -128,15 +128,15 @@ func (b *batch) add(ctx context.Context, r *request) (w waiter, merged bool) {
 
 // join returns a new waiter of request i, with the next place.
 func (b *batch) join(ctx context.Context, i int32) waiter {
-	b.bound(ctx)
+	b.extendDeadline(ctx)
 	b.waiters++
 	b.requests[i].waiters++
 	return waiter{b, i, b.requests[i].waiters}
 }
 
-// remember keeps the charge of the last request if the request has only one charge. The strings are copied, because the
-// caller may use its memory again.
-func (b *batch) remember(charges []limit.Charge) {
+// storeRecent stores the charge of the last request if the request has only one charge. The strings are copied, because
+// the caller may use its memory again.
+func (b *batch) storeRecent(charges []limit.Charge) {
 	b.joinable = len(charges) == 1
 	if !b.joinable {
 		return
@@ -146,8 +146,8 @@ func (b *batch) remember(charges []limit.Charge) {
 	s.Space, s.Name, s.Client.Name = strings.Clone(s.Space), strings.Clone(s.Name), strings.Clone(s.Client.Name)
 }
 
-// bound records the deadline of a waiter's context, or that it has no deadline.
-func (b *batch) bound(ctx context.Context) {
+// extendDeadline makes the call last until the deadline of a waiter's context, or without end if it has no deadline.
+func (b *batch) extendDeadline(ctx context.Context) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		b.noDeadline = true
@@ -158,8 +158,8 @@ func (b *batch) bound(ctx context.Context) {
 	}
 }
 
-// equal returns the index of the last request for the same key if r has one charge and equals that request, or -1.
-func (b *batch) equal(r *request) int32 {
+// findEqual returns the index of the last request for the same key if r has one charge and equals that request, or -1.
+func (b *batch) findEqual(r *request) int32 {
 	if len(r.charges) != 1 {
 		return -1
 	}
@@ -174,9 +174,9 @@ func (b *batch) equal(r *request) int32 {
 	return i
 }
 
-// shape returns the index of a request's shape, which it adds if needed. It compares only the latest few shapes, which
-// keeps it quick; a shape that is stored twice does no harm.
-func (b *batch) shape(r *request) int32 {
+// shapeIndex returns the index of a request's shape, which it adds if needed. It compares only the latest few shapes,
+// which keeps it quick; a shape that is stored twice does no harm.
+func (b *batch) shapeIndex(r *request) int32 {
 	const few = 8
 	for i := len(b.shapes) - 1; i >= max(0, len(b.shapes)-few); i-- {
 		if slices.Equal(b.shapes[i], r.charges) {
@@ -187,8 +187,8 @@ func (b *batch) shape(r *request) int32 {
 	return int32(len(b.shapes) - 1)
 }
 
-// key returns the index of a state's name, which it adds if needed.
-func (b *batch) key(name []byte) int32 {
+// keyIndex returns the index of a state's name, which it adds if needed.
+func (b *batch) keyIndex(name []byte) int32 {
 	if k, ok := b.index[string(name)]; ok {
 		return k
 	}
@@ -198,8 +198,8 @@ func (b *batch) key(name []byte) int32 {
 	return k
 }
 
-// fits reports whether the batch stays within the bounds of a call with one more request.
-func (b *batch) fits(r *request) bool {
+// hasRoomFor reports whether the batch stays within the bounds of a call with one more request.
+func (b *batch) hasRoomFor(r *request) bool {
 	return b.waiters < maxWaiters && len(b.targets)+len(r.charges) <= maxCharges
 }
 
@@ -213,33 +213,34 @@ type run struct {
 	step        int32   // between keys that differ, once there are two requests
 	mixed       bool    // another charge has used one of the keys
 
-	// users holds, for every key, the charge and shape that used it last (see user), or 0 if the key is unused.
+	// users holds, for every key, the charge and shape that used it last (see userNumber), or 0 if the key is unused.
 	users []int32
 }
 
 // maxShapes is more than the number of charges, and so of shapes, of a call.
 const maxShapes = 1 << 10
 
-// user returns the number, never 0, by which users records charge l of the shape.
-func (r *run) user(l int) int32 { return int32(l)*maxShapes + r.shape + 1 }
+// userNumber returns the number, never 0, by which users records charge l of the shape.
+func (r *run) userNumber(l int) int32 { return int32(l)*maxShapes + r.shape + 1 }
 
-func (r *run) begin(q *queued, keys []int32) {
-	*r = run{shape: q.shape, times: q.wanted(), first: keys, last: keys, users: r.users}
+// startWith makes the run one that contains only the request q, which may stand for several equal requests.
+func (r *run) startWith(q *queued, keys []int32) {
+	*r = run{shape: q.shape, times: q.wantedCount(), first: keys, last: keys, users: r.users}
 	for l, k := range keys {
-		r.mixed = r.mixed || r.users[k] != 0 && r.users[k] != r.user(l)
+		r.mixed = r.mixed || r.users[k] != 0 && r.users[k] != r.userNumber(l)
 	}
 }
 
-// use records that the charges of the run use the keys of a request.
-func (r *run) use(keys []int32) {
+// markUsed records that the charges of the run use the keys of a request.
+func (r *run) markUsed(keys []int32) {
 	for l, k := range keys {
-		r.users[k] = r.user(l)
+		r.users[k] = r.userNumber(l)
 	}
 }
 
-// extend adds one more request to the run if it fits, and reports whether it does.
-func (r *run) extend(q *queued, keys []int32) bool {
-	if r.times == 0 || q.shape != r.shape || q.wanted() > 1 {
+// extendWith adds one more request to the run if it fits, and reports whether it does.
+func (r *run) extendWith(q *queued, keys []int32) bool {
+	if r.times == 0 || q.shape != r.shape || q.wantedCount() > 1 {
 		return false
 	}
 	step := int32(0)

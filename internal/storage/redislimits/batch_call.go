@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// beyond is more than any capacity, and many of it can be added up without an overflow.
-const beyond = 1 << 54
+// aboveCapacity is more than any capacity, and many of it can be added up without an overflow.
+const aboveCapacity = 1 << 54
 
 // maxNumber is more than any number that the scripts return.
 const maxNumber = 1 << 53
@@ -37,7 +37,7 @@ func (b *batch) encode(args []any) []any {
 	args = append(args, len(b.keys))
 	args = append(args, b.keys...)
 	if c := &b.shapes[0][0]; len(b.requests) == 1 && len(b.keys) == 1 && c.Kind == limitcore.KindBucket {
-		return append(args, c.cost, c.Room(), c.Unit, c.Fill, b.requests[0].wanted()) // the shorter way
+		return append(args, c.cost, c.Room(), c.Unit, c.Fill, b.requests[0].wantedCount()) // the shorter way
 	}
 	args = append(args, len(b.shapes))
 	for _, shape := range b.shapes {
@@ -51,15 +51,15 @@ func (b *batch) encode(args []any) []any {
 	r := run{users: b.users}
 	for i := range b.requests {
 		q := &b.requests[i]
-		if q.wanted() == 0 {
+		if q.wantedCount() == 0 {
 			continue
 		}
 		keys := b.targets[q.target:][:len(b.shapes[q.shape])]
-		if !r.extend(q, keys) {
+		if !r.extendWith(q, keys) {
 			args = r.encode(args)
-			r.begin(q, keys)
+			r.startWith(q, keys)
 		}
-		r.use(keys)
+		r.markUsed(keys)
 	}
 	return r.encode(args)
 }
@@ -70,7 +70,7 @@ func (b *batch) decode(answer []int64) error {
 	at := 0
 	for i := range b.requests {
 		q := &b.requests[i]
-		n := int64(q.wanted())
+		n := int64(q.wantedCount())
 		if n == 0 {
 			continue
 		}
@@ -104,21 +104,21 @@ func perCharge(k, n int64) int {
 	return numbers
 }
 
-// read writes the results of a waiter, after the reply was decoded, and reports whether its request is allowed.
-func (w waiter) read(results []limit.Result) bool {
+// readResults writes the results of a waiter, after the reply was decoded, and reports whether its request is allowed.
+func (w waiter) readResults(results []limit.Result) bool {
 	q := &w.batch.requests[w.request]
 	place, k := q.placeOf(w), w.batch.answer[q.answer]
-	shape, numbers := w.batch.shapes[q.shape], perCharge(k, int64(q.wanted()))
+	shape, numbers := w.batch.shapes[q.shape], perCharge(k, int64(q.wantedCount()))
 	for i := range shape {
 		from := int(q.answer) + 1 + i*numbers
-		shape[i].read(w.batch.answer[from:from+numbers], min(place, k), k, place <= k, &results[i])
+		shape[i].readResult(w.batch.answer[from:from+numbers], min(place, k), k, place <= k, &results[i])
 	}
 	return place <= k
 }
 
-// read writes one result: the result of request `taken` of the k that are allowed, or of a request that is denied after
-// all of them.
-func (c *charged) read(numbers []int64, taken, k int64, allowed bool, r *limit.Result) {
+// readResult writes one result: the result of request `taken` of the k that are allowed, or of a request that is denied
+// after all of them.
+func (c *charged) readResult(numbers []int64, taken, k int64, allowed bool, r *limit.Result) {
 	left, reset := numbers[0], numbers[1]
 	if taken < k && c.Kind == limitcore.KindBucket && c.cost > 0 {
 		reset = limitcore.CeilDiv(numbers[2]-(k-taken)*c.cost*c.Unit-c.Slack, c.Fill)
@@ -128,14 +128,14 @@ func (c *charged) read(numbers []int64, taken, k int64, allowed bool, r *limit.R
 		r.Remaining -= taken * c.cost
 	}
 	if !allowed {
-		r.RetryAfter = duration(numbers[len(numbers)-1])
+		r.RetryAfter = durationOf(numbers[len(numbers)-1])
 		r.Allowed = r.RetryAfter == 0
 	}
-	r.ResetAfter, r.Remaining = duration(max(0, reset)), max(0, r.Remaining) // even if the reply is inconsistent
+	r.ResetAfter, r.Remaining = durationOf(max(0, reset)), max(0, r.Remaining) // even if the reply is inconsistent
 }
 
-// duration converts a duration of the scripts, in us, in which -1 means never.
-func duration(us int64) time.Duration {
+// durationOf converts a duration of the scripts, in us, in which -1 means never.
+func durationOf(us int64) time.Duration {
 	if us < 0 {
 		return hottype.Never
 	}

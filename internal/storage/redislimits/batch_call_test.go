@@ -50,7 +50,7 @@ func someBatch(t *testing.T) (*batch, []waiter) {
 
 // The arguments, read as lua/limit_many.lua documents them, contain exactly all requests, in the order of their
 // arrival.
-func TestBatchRoundTrip(t *testing.T) {
+func TestBatchEncode_ContainsAllRequestsInOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		b, r := newBatch(), new(request)
@@ -120,7 +120,7 @@ func requestsOf(args []any) (all string) {
 }
 
 // An answer that the script cannot give is an error for all waiters.
-func TestBatchDecode(t *testing.T) {
+func TestBatchDecode_RejectsImpossibleAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		answer []int64
@@ -159,7 +159,7 @@ func FuzzBatchDecode(f *testing.F) {
 		}
 		for i, n := range []int{1, 1, 3} {
 			results := make([]limit.Result, n)
-			admitted := waiters[i].read(results)
+			admitted := waiters[i].readResults(results)
 			for _, r := range results {
 				if r.Remaining < 0 || r.ResetAfter < 0 || admitted && !r.Allowed || r.Allowed && r.RetryAfter != 0 ||
 					r.RetryAfter < 0 && r.RetryAfter != hottype.Never {
@@ -167,7 +167,7 @@ func FuzzBatchDecode(f *testing.F) {
 				}
 			}
 		}
-		if waiters[1].read(make([]limit.Result, 1)) && !waiters[0].read(make([]limit.Result, 1)) {
+		if waiters[1].readResults(make([]limit.Result, 1)) && !waiters[0].readResults(make([]limit.Result, 1)) {
 			t.Fatalf("%v: the second of two equal requests passes, the first does not", numbers(data))
 		}
 	})

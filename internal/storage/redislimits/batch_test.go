@@ -55,7 +55,7 @@ func TestBatchMatchesMemoryStore(t *testing.T) {
 					g.gone = append(g.gone, waiters[i].place)
 				}
 			}
-			if b.wanted() == 0 {
+			if b.wantedCount() == 0 {
 				continue
 			}
 			if err := l.send(context.Background(), b); err != nil {
@@ -111,7 +111,7 @@ func TestBatchOfEqualsMatchesMemoryStore(t *testing.T) {
 }
 
 // If all callers that asked for the first key of a call have left, the second key is charged and not the first.
-func TestBatchWithoutTheFirst(t *testing.T) {
+func TestBatch_SkipsFirstKeyWithoutCallers(t *testing.T) {
 	t.Parallel()
 	l := openLimiter(t, redistest.Start(t).Addr())
 	b := newBatch()
@@ -146,7 +146,7 @@ func addOne(rt *rapid.T, l *shardLimiter, b *batch, charges []limit.Charge) wait
 
 func compare(rt *rapid.T, m *limit.Memory, now time.Time, charges []limit.Charge, w waiter) {
 	got, want := make([]limit.Result, len(charges)), make([]limit.Result, len(charges))
-	admitted := w.read(got)
+	admitted := w.readResults(got)
 	expected, err := m.Take(context.Background(), now, charges, want)
 	if err != nil {
 		rt.Fatal(err)
@@ -180,7 +180,7 @@ func drawRequest(rt *rapid.T) []limit.Charge {
 }
 
 // A call has at most maxWaiters callers and maxCharges charges.
-func TestBatchBounds(t *testing.T) {
+func TestBatch_BoundsCallersAndCharges(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		waiters, targets, charges int
@@ -191,7 +191,7 @@ func TestBatchBounds(t *testing.T) {
 	} {
 		b := newBatch()
 		b.waiters, b.targets = c.waiters, slices.Grow(b.targets, c.targets)[:c.targets]
-		if got := b.fits(&request{charges: make([]charged, c.charges)}); got != c.want {
+		if got := b.hasRoomFor(&request{charges: make([]charged, c.charges)}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

@@ -19,10 +19,11 @@ const (
 	maxWaiters = 4096
 	// maxWaiting is the number of callers that may wait for their batch to be sent.
 	maxWaiting = 16_384
-	// maxOut bounds the calls in flight when Redis is slow. It is half of the connections that a client has by default.
-	maxOut = 8
-	// enough is the number of different requests that are sent beside the call in flight.
-	enough = 32
+	// maxInFlight bounds the calls in flight when Redis is slow. It is half of the connections that a client has by
+	// default.
+	maxInFlight = 8
+	// enoughRequests is the number of different requests that are sent beside the call in flight.
+	enoughRequests = 32
 	// gatherFor is the longest time for which a call waits for further requests.
 	gatherFor = 500 * time.Microsecond
 )
@@ -44,20 +45,20 @@ var (
 // and the waiters have a deadline. The next call is sent meanwhile, so that a lost reply fails only its own callers.
 //
 // A goroutine of its own sends each batch that waited; calls.Wait waits for these goroutines. So a caller may leave at
-// any time, and the call continues for the others. Only single makes a call in the goroutine of its caller.
+// any time, and the call continues for the others. Only sendSingle makes a call in the goroutine of its caller.
 type batcher struct {
 	send    func(ctx context.Context, b *batch) error
 	overdue time.Duration
 
-	mu      sync.Mutex // guards the fields down to closed, and the batches that wait
-	waiting []*batch   // only the last batch accepts requests
-	queued  int        // number of waiters in them
-	current *batch     // the call that the waiting batches wait for, or nil
-	sentAt  time.Time  // when current was sent
-	out     int        // calls in flight, overdue ones included
-	timer   *time.Timer
-	closed  bool
-	calls   sync.WaitGroup
+	mu       sync.Mutex // guards the fields down to closed, and the batches that wait
+	waiting  []*batch   // only the last batch accepts requests
+	queued   int        // number of waiters of the waiting batches
+	current  *batch     // the call that the waiting batches wait for, or nil
+	sentAt   time.Time  // when current was sent
+	inFlight int        // calls in flight, overdue ones included
+	timer    *time.Timer
+	closed   bool
+	calls    sync.WaitGroup
 
 	stats counters
 }
@@ -92,9 +93,9 @@ func (b *batcher) enqueue(ctx context.Context, r *request, charges []limit.Charg
 		return waiter{}, errFull
 	}
 	n := len(b.waiting)
-	if n == 0 || !b.waiting[n-1].fits(r) {
+	if n == 0 || !b.waiting[n-1].hasRoomFor(r) {
 		b.waiting, n = append(b.waiting, newBatch()), n+1
-		b.watch()
+		b.setTimer()
 	}
 	last := b.waiting[n-1]
 	w, merged := last.add(ctx, r)
@@ -102,7 +103,7 @@ func (b *batcher) enqueue(ctx context.Context, r *request, charges []limit.Charg
 	if merged {
 		b.stats.merged.Add(1)
 	} else {
-		last.remember(charges)
+		last.storeRecent(charges)
 	}
 	b.flush()
 	return w, nil
@@ -111,33 +112,33 @@ func (b *batcher) enqueue(ctx context.Context, r *request, charges []limit.Charg
 // flush sends the first batch that waits if there is no current call, or if only one call is in flight and the batch
 // has enough requests; mu is held.
 func (b *batcher) flush() {
-	if len(b.waiting) == 0 || b.current != nil && (b.out > 1 || len(b.waiting[0].requests) < enough) {
+	if len(b.waiting) == 0 || b.current != nil && (b.inFlight > 1 || len(b.waiting[0].requests) < enoughRequests) {
 		return
 	}
 	next := b.waiting[0]
 	b.waiting[0] = nil
 	b.waiting = b.waiting[1:]
 	b.queued -= next.waiters
-	b.begin(next)
+	b.beginCall(next)
 	b.calls.Go(func() {
-		next.err = b.call(next)
+		next.err = b.sendBatch(next)
 		next.release()
 		close(next.done)
 		b.awaitCallers(next)
-		b.end(next)
+		b.finishCall(next)
 	})
 }
 
-// begin records that a call is sent, for which later requests wait; mu is held.
-func (b *batcher) begin(next *batch) {
+// beginCall records that a call is sent, for which later requests wait; mu is held.
+func (b *batcher) beginCall(next *batch) {
 	next.sent = true
 	b.current, b.sentAt = next, time.Now()
-	b.out++
-	b.watch()
+	b.inFlight++
+	b.setTimer()
 }
 
-// watch sets the timer that ends the wait for an overdue call; mu is held.
-func (b *batcher) watch() {
+// setTimer sets the timer that ends the wait for an overdue call; mu is held.
+func (b *batcher) setTimer() {
 	switch {
 	case b.current == nil:
 	case len(b.waiting) == 0: // the first that comes sets it
@@ -148,21 +149,22 @@ func (b *batcher) watch() {
 	}
 }
 
-// end records that a call has ended, and sends the batch that waits for it.
-func (b *batcher) end(own *batch) {
+// finishCall records that a call has ended, and sends the batch that waits for it.
+func (b *batcher) finishCall(own *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.out--
+	b.inFlight--
 	if b.current == own {
 		b.current = nil
 	}
 	b.skipOverdue()
 }
 
-// single makes a call for one request in the caller's own goroutine if no call is in flight and no batch waits. That
-// avoids two switches of goroutines, a third of the latency of a single caller. go-redis observes the deadline of a
-// context and not Done, so a request whose context ends only by cancellation is not sent this way.
-func (b *batcher) single(ctx context.Context, r *request) (w waiter, ok bool, err error) {
+// sendSingle makes a call for one request in the caller's own goroutine if no call is in flight and no batch waits, and
+// reports whether it did. That avoids two switches of goroutines, a third of the latency of a single caller. go-redis
+// observes the deadline of a context and not Done, so a request whose context ends only by cancellation is not sent
+// this way.
+func (b *batcher) sendSingle(ctx context.Context, r *request) (w waiter, ok bool, err error) {
 	if _, bounded := ctx.Deadline(); !bounded && ctx.Done() != nil {
 		return waiter{}, false, nil
 	}
@@ -171,17 +173,17 @@ func (b *batcher) single(ctx context.Context, r *request) (w waiter, ok bool, er
 		b.mu.Unlock()
 		return waiter{}, false, nil
 	}
-	own := r.single()
-	b.begin(own)
+	own := r.singleBatch()
+	b.beginCall(own)
 	b.mu.Unlock()
-	defer b.end(own)
-	b.stats.sent(1)
+	defer b.finishCall(own)
+	b.stats.countCall(1)
 	return waiter{batch: own, place: 1}, true, b.send(ctx, own)
 }
 
-// call makes a call, which lasts at most until the last deadline of its waiters.
-func (b *batcher) call(own *batch) error {
-	wanted := own.wanted()
+// sendBatch makes the call of a batch, which lasts at most until the last deadline of its waiters.
+func (b *batcher) sendBatch(own *batch) error {
+	wanted := own.wantedCount()
 	if wanted == 0 {
 		return context.Canceled // no waiter is left to read the reply
 	}
@@ -191,7 +193,7 @@ func (b *batcher) call(own *batch) error {
 		defer cancel()
 		ctx = within
 	}
-	b.stats.sent(uint64(wanted))
+	b.stats.countCall(uint64(wanted))
 	return b.send(ctx, own)
 }
 
@@ -243,7 +245,7 @@ func (b *batcher) onOverdue() {
 
 // skipOverdue stops waiting for a call that is overdue, and sends the batch that waited for it; mu is held.
 func (b *batcher) skipOverdue() {
-	if b.current != nil && time.Since(b.sentAt) >= b.overdue && b.out < maxOut && !b.closed {
+	if b.current != nil && time.Since(b.sentAt) >= b.overdue && b.inFlight < maxInFlight && !b.closed {
 		b.current = nil
 	}
 	b.flush()

@@ -15,7 +15,7 @@ import (
 
 // While a call is overdue the next one is made, so callers behind it are answered in time. The callers of the overdue
 // call continue to wait, each as long as its context allows.
-func TestBatcherPassesAnOverdueCall(t *testing.T) {
+func TestBatcher_SendsBesideOverdueCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const overdue = 5 * time.Millisecond
@@ -27,8 +27,8 @@ func TestBatcherPassesAnOverdueCall(t *testing.T) {
 		hurried, cancel := context.WithTimeout(ctx, 4*overdue)
 		defer cancel()
 		behind := a.enqueues(t, hurried, "a", 2)
-		if f := redistest.Next(t, a.sentBatches, "call"); f.wanted() != 2 {
-			t.Errorf("%d requests in the second call", f.wanted())
+		if f := redistest.Next(t, a.sentBatches, "call"); f.wantedCount() != 2 {
+			t.Errorf("%d requests in the second call", f.wantedCount())
 		}
 		if took := time.Since(began); took < overdue || took > overdue+time.Millisecond {
 			t.Errorf("the second call was made after %v", took)
@@ -52,21 +52,21 @@ func TestBatcherBoundsOverdueCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, ctx := newManual(), t.Context()
 		a.overdue = 5 * time.Millisecond
-		for range maxOut {
+		for range maxInFlight {
 			a.enqueues(t, ctx, "a", 1)
 			redistest.Next(t, a.sentBatches, "call")
 		}
 		a.enqueues(t, ctx, "a", 1)
 		select {
 		case <-a.sentBatches:
-			t.Errorf("more than %d calls are out", maxOut)
+			t.Errorf("more than %d calls are out", maxInFlight)
 		case <-time.After(time.Second):
 		}
 		a.answer <- nil // any of them
-		if f := redistest.Next(t, a.sentBatches, "call"); f.wanted() != 1 {
-			t.Errorf("%d requests", f.wanted())
+		if f := redistest.Next(t, a.sentBatches, "call"); f.wantedCount() != 1 {
+			t.Errorf("%d requests", f.wantedCount())
 		}
-		for range maxOut {
+		for range maxInFlight {
 			a.answer <- nil
 		}
 		a.calls.Wait()
@@ -79,7 +79,7 @@ func TestBatcherBoundsOverdueCalls(t *testing.T) {
 
 // A call lasts until the last of its callers stops waiting, not the first, and
 // without end where one of them has no deadline.
-func TestBatcherEndsWithItsLastCaller(t *testing.T) {
+func TestBatcher_CallLastsUntilLastDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const short, long = 20 * time.Millisecond, 300 * time.Millisecond
@@ -117,7 +117,7 @@ func TestBatcherEndsWithItsLastCaller(t *testing.T) {
 
 // One lost answer to a caller without a deadline fails no other caller, whether that
 // caller has made the call itself or not.
-func TestLostAnswerFailsNobodyElse(t *testing.T) {
+func TestBatcher_LostAnswerFailsOnlyItsCaller(t *testing.T) {
 	redistest.SkipIfShort(t)
 	t.Parallel()
 	for name, patient := range map[string]context.Context{"own call": context.Background(),
@@ -163,7 +163,7 @@ func TestLostAnswerFailsNobodyElse(t *testing.T) {
 }
 
 // A caller whose context is cancelled returns at once, however long the call lasts, also without other callers.
-func TestCancelledLoneCaller(t *testing.T) {
+func TestLimiter_CancelledLoneCallerReturns(t *testing.T) {
 	t.Parallel()
 	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 	c := openWith(t, redisclient.Config{Addrs: []string{front.Addr()}, Namespace: "test", Timeout: time.Minute})

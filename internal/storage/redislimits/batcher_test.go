@@ -56,12 +56,12 @@ func (a *manual) enqueues(t *testing.T, ctx context.Context, name string, n int)
 }
 
 // Requests that arrive during a call share the next call, and equal requests share a place in it.
-func TestBatcherGathers(t *testing.T) {
+func TestBatcher_GathersRequestsDuringCall(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
 	first := a.enqueues(t, ctx, "a", 1)
-	if f := redistest.Next(t, a.sentBatches, "first call"); f.wanted() != 1 {
-		t.Fatalf("first call: %d requests", f.wanted())
+	if f := redistest.Next(t, a.sentBatches, "first call"); f.wantedCount() != 1 {
+		t.Fatalf("first call: %d requests", f.wantedCount())
 	}
 	a.enqueues(t, ctx, "a", 5)
 	a.enqueues(t, ctx, "b", 1)
@@ -72,7 +72,7 @@ func TestBatcherGathers(t *testing.T) {
 		t.Errorf("a call that fails fails its callers: %v", err)
 	}
 	f := redistest.Next(t, a.sentBatches, "second call")
-	if len(f.requests) != 2 || f.requests[0].wanted() != 7 || last[1].place != 7 {
+	if len(f.requests) != 2 || f.requests[0].wantedCount() != 7 || last[1].place != 7 {
 		t.Errorf("second call: %+v, last place %d", f.requests, last[1].place)
 	}
 	a.answer <- nil
@@ -94,25 +94,25 @@ func TestBatcherSendsEnoughBesideACall(t *testing.T) {
 	state := func() (out, waiting int) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.out, len(a.waiting)
+		return a.inFlight, len(a.waiting)
 	}
 	different(1, 0)
 	redistest.Next(t, a.sentBatches, "first call")
-	different(enough-1, 1)
-	a.enqueues(t, ctx, "1", 2*enough)
+	different(enoughRequests-1, 1)
+	a.enqueues(t, ctx, "1", 2*enoughRequests)
 	if out, waiting := state(); out != 1 || waiting != 1 {
 		t.Errorf("%d calls, %d wait, with one request less than enough", out, waiting)
 	}
-	different(1, enough)
-	if f := redistest.Next(t, a.sentBatches, "second call"); len(f.requests) != enough {
+	different(1, enoughRequests)
+	if f := redistest.Next(t, a.sentBatches, "second call"); len(f.requests) != enoughRequests {
 		t.Errorf("second call: %d requests", len(f.requests))
 	}
-	different(2*enough, 2*enough)
+	different(2*enoughRequests, 2*enoughRequests)
 	if out, waiting := state(); out != 2 || waiting != 1 {
 		t.Errorf("%d calls, %d wait, with two in flight", out, waiting)
 	}
 	a.answer <- nil
-	if f := redistest.Next(t, a.sentBatches, "third call"); len(f.requests) != 2*enough {
+	if f := redistest.Next(t, a.sentBatches, "third call"); len(f.requests) != 2*enoughRequests {
 		t.Errorf("third call: %d requests", len(f.requests))
 	}
 	a.answer <- nil
@@ -121,7 +121,7 @@ func TestBatcherSendsEnoughBesideACall(t *testing.T) {
 }
 
 // A waiter that leaves before a batch is sent is not charged, and a call without waiters is not made.
-func TestBatcherLeave(t *testing.T) {
+func TestBatcher_DoesNotChargeWaitersThatLeave(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
 	gone, cancel := context.WithCancel(ctx)
@@ -136,12 +136,12 @@ func TestBatcherLeave(t *testing.T) {
 	}
 	a.answer <- nil
 	f := redistest.Next(t, a.sentBatches, "second call")
-	if f.wanted() != 2 {
-		t.Errorf("%d requests, want the 2 that stayed", f.wanted())
+	if f.wantedCount() != 2 {
+		t.Errorf("%d requests, want the 2 that stayed", f.wantedCount())
 	}
 	f.answer = []int64{1, 1, 500, 500} // one of the two fits
 	for i, want := range []bool{true, false} {
-		if got := stay[i+1].read(make([]limit.Result, 1)); got != want {
+		if got := stay[i+1].readResults(make([]limit.Result, 1)); got != want {
 			t.Errorf("place %d: %v", i, got)
 		}
 	}
@@ -156,7 +156,7 @@ func TestBatcherLeave(t *testing.T) {
 
 // A waiter of a call that hangs returns when its context ends, by a deadline or a cancellation, and other waiters
 // continue to wait.
-func TestBatcherWaiterContextEnds(t *testing.T) {
+func TestBatcherWait_ReturnsWhenContextEnds(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
 	waiters := a.enqueues(t, ctx, "a", 1)
@@ -176,8 +176,8 @@ func TestBatcherWaiterContextEnds(t *testing.T) {
 		t.Errorf("cancellation: %v", err)
 	}
 	a.answer <- nil
-	if f := redistest.Next(t, a.sentBatches, "second call"); f.wanted() != 1 {
-		t.Errorf("%d requests, want the one that stayed", f.wanted())
+	if f := redistest.Next(t, a.sentBatches, "second call"); f.wantedCount() != 1 {
+		t.Errorf("%d requests, want the one that stayed", f.wantedCount())
 	}
 	a.answer <- nil
 	if err := redistest.Next(t, done, "answer"); err != nil {
@@ -188,7 +188,7 @@ func TestBatcherWaiterContextEnds(t *testing.T) {
 
 // A charge joins the last request only if it is the same in every field, and joins no request once another one was
 // enqueued.
-func TestBatcherJoin(t *testing.T) {
+func TestBatcherJoin_NeedsEqualCharge(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
 	a.current, a.sentAt = newBatch(), time.Now() // nothing is sent
@@ -230,7 +230,7 @@ func TestBatcherJoin(t *testing.T) {
 }
 
 // The size of a call is bounded, and so is the number of waiters.
-func TestBatcherBounds(t *testing.T) {
+func TestBatcher_BoundsCallsAndWaiters(t *testing.T) {
 	t.Parallel()
 	a, ctx := newManual(), context.Background()
 	a.enqueues(t, ctx, "a", 1)
@@ -241,8 +241,8 @@ func TestBatcherBounds(t *testing.T) {
 	}
 	for range maxWaiting / maxWaiters {
 		a.answer <- nil
-		if f := redistest.Next(t, a.sentBatches, "call"); f.wanted() != maxWaiters {
-			t.Errorf("%d requests", f.wanted())
+		if f := redistest.Next(t, a.sentBatches, "call"); f.wantedCount() != maxWaiters {
+			t.Errorf("%d requests", f.wantedCount())
 		}
 	}
 	a.close()
@@ -258,7 +258,7 @@ func TestBatcherBounds(t *testing.T) {
 
 // With a clock that stands still, 256 callers get the capacity and no more, and
 // no caller gets an error because of the others.
-func TestLimiterManyCallers(t *testing.T) {
+func TestLimiter_AllowsCapacityToManyCallers(t *testing.T) {
 	t.Parallel()
 	l := openLimiter(t, redistest.Start(t).Addr())
 	setClock(l.rdb, time.Unix(1_700_000_000, 0))
@@ -290,7 +290,7 @@ func TestLimiterManyCallers(t *testing.T) {
 }
 
 // While the server hangs every caller returns by its deadline. The limiter works again when the server does.
-func TestLimiterFrozen(t *testing.T) {
+func TestLimiter_KeepsDeadlinesWhileServerHangs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l := openLimiter(t, s.Addr())
@@ -352,7 +352,7 @@ func TestStoresHoldTheDeadline(t *testing.T) {
 }
 
 // A caller whose context ended before the call is not charged.
-func TestLimiterCancelled(t *testing.T) {
+func TestLimiter_DoesNotChargeCancelledCaller(t *testing.T) {
 	t.Parallel()
 	l := openLimiter(t, redistest.Start(t).Addr())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -367,7 +367,7 @@ func TestLimiterCancelled(t *testing.T) {
 }
 
 // Close fails the callers that wait, and does not return before the last call has.
-func TestLimiterClose(t *testing.T) {
+func TestLimiterClose_FailsWaitersAndEndsCalls(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client, err := redisclient.Open(redisclient.Config{Addrs: []string{s.Addr()}, Timeout: redistest.Patience})

@@ -16,7 +16,7 @@ import (
 
 // A store goes where the caller's client goes, by the caller's dialer, as on a client
 // of Sentinel, and with connections of its own: the caller's client is not used.
-func TestLikeTheCallersClient(t *testing.T) {
+func TestLimiter_ConnectsLikeCallersClient(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var dials atomic.Int64
@@ -45,7 +45,7 @@ func TestLikeTheCallersClient(t *testing.T) {
 	}
 }
 
-func TestLikeTheCallersCluster(t *testing.T) {
+func TestLimiter_ConnectsLikeCallersCluster(t *testing.T) {
 	t.Parallel()
 	mine := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t).Addrs()[:1], ReadOnly: true,
 		RouteRandomly: true})
@@ -66,7 +66,7 @@ func TestLikeTheCallersCluster(t *testing.T) {
 
 // A script whose answer is lost is not sent again over the caller's connections
 // either, although those have retries.
-func TestScriptsAreSentOnceOverTheCallersConnections(t *testing.T) {
+func TestLimiter_SendsScriptsOnceOverCallersConnections(t *testing.T) {
 	t.Parallel()
 	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 	mine := redis.NewClient(&redis.Options{Addr: front.Addr(), MaxRetries: 3, Protocol: 2, ContextTimeoutEnabled: true})

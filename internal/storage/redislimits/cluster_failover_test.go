@@ -31,7 +31,7 @@ func onOtherNodes(t *testing.T, cluster *redistest.Cluster, c *Limiter,
 
 // A request that one node denies is denied, also if the node of its other limit
 // does not answer.
-func TestKnownDenialStays(t *testing.T) {
+func TestLimiterOnCluster_DeniesIfOneNodeDenies(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	c := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
@@ -55,7 +55,7 @@ func TestKnownDenialStays(t *testing.T) {
 }
 
 // If a later node fails, the charges on earlier nodes are refunded, once.
-func TestFailedRequestIsGivenBackOnce(t *testing.T) {
+func TestLimiterOnCluster_RefundsFailedRequestOnce(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	c := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})

@@ -12,7 +12,7 @@ import (
 
 // If a request has limits on two nodes, and the second node does not answer or denies, the charge on the first node is
 // refunded exactly once.
-func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
+func TestLimiterOnCluster_RefundsChargeOfFirstNodeOnce(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	probe := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
@@ -79,7 +79,7 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 
 // After a failover to a server whose clock is behind, a client over its own limit does not drain the bucket of a hot
 // key, and a denial shows blocks and remaining tokens as a peek does.
-func TestDeniedOnClusterWithClockBehind(t *testing.T) {
+func TestLimiterOnCluster_DenialIsPeekWithClockBehind(t *testing.T) {
 	t.Parallel()
 	l, ctx := openCluster(t, redistest.StartCluster(t)), t.Context()
 	start := time.Now()

@@ -15,10 +15,10 @@ import (
 // InFlight is limit.InFlight for all processes of a namespace, by the clock of Redis. Any number of goroutines may use
 // it. Every call takes one round trip.
 type InFlight struct {
-	of   *Limiter
-	key  string
-	most int64
-	life time.Duration
+	limiter *Limiter
+	key     string
+	most    int64
+	life    time.Duration
 }
 
 // InFlight returns the slots under a key. Their number is `most`, and a lease that is not released expires after life.
@@ -27,30 +27,31 @@ func (l *Limiter) InFlight(key string, most int64, life time.Duration) (*InFligh
 	if err := limitcore.CheckInFlight(most, life); err != nil {
 		return nil, err
 	}
-	return &InFlight{of: l, key: l.keys.inFlight(key), most: most, life: life}, nil
+	return &InFlight{limiter: l, key: l.keys.inFlightKey(key), most: most, life: life}, nil
 }
 
 // Acquire takes a slot under an id, or renews the lease of an id that has a slot. The result is as in limit.InFlight.
 // After an error it is not known whether a slot was taken: Release releases it, or its lease expires.
 func (f *InFlight) Acquire(ctx context.Context, id string) (limit.Result, error) {
-	n, err := f.run(ctx, 4, id, f.most)
+	n, err := f.runScript(ctx, 4, id, f.most)
 	if err != nil {
 		return limit.Result{}, err
 	}
-	return limit.Result{Allowed: n[0] == 1, Limit: f.most, Remaining: n[1], RetryAfter: duration(n[2]),
-		ResetAfter: duration(n[3])}, nil
+	return limit.Result{Allowed: n[0] == 1, Limit: f.most, Remaining: n[1], RetryAfter: durationOf(n[2]),
+		ResetAfter: durationOf(n[3])}, nil
 }
 
 // Release releases the slot of an id, and reports whether the id had one. It returns false also if the lease had
 // expired.
 func (f *InFlight) Release(ctx context.Context, id string) (bool, error) {
-	n, err := f.run(ctx, 1, id, "")
+	n, err := f.runScript(ctx, 1, id, "")
 	return err == nil && n[0] == 1, err
 }
 
-// run calls lua/in_flight.lua, from which it expects the given count of numbers.
-func (f *InFlight) run(ctx context.Context, numbers int, id string, most any) ([]int64, error) {
-	n, err := f.of.scripts.inFlight.Run(ctx, f.of.rdb, []string{f.key}, id, most, f.life.Microseconds()).Int64Slice()
+// runScript calls lua/in_flight.lua, from which it expects the given count of numbers.
+func (f *InFlight) runScript(ctx context.Context, numbers int, id string, most any) ([]int64, error) {
+	n, err := f.limiter.scripts.inFlight.Run(ctx, f.limiter.rdb, []string{f.key}, id, most,
+		f.life.Microseconds()).Int64Slice()
 	if err == nil && len(n) != numbers {
 		err = fmt.Errorf("reply of %d numbers, want %d", len(n), numbers)
 	}
@@ -71,7 +72,7 @@ func (l *Limiter) AcquireSlot(ctx context.Context, p *verdict.Slot, id string) (
 
 // ReleaseSlot releases the slot of an id, and reports whether it was held. It takes one round trip.
 func (l *Limiter) ReleaseSlot(ctx context.Context, p *verdict.Slot, id string) (bool, error) {
-	return (&InFlight{of: l, key: l.keys.inFlight(p.Name), life: time.Second}).Release(ctx, id)
+	return (&InFlight{limiter: l, key: l.keys.inFlightKey(p.Name), life: time.Second}).Release(ctx, id)
 }
 
 // Throttle does the same as redis-cell's CL.THROTTLE key burst count period quantity, on a server without that module:
@@ -85,7 +86,7 @@ func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, 
 	if period <= 0 || period%time.Second != 0 {
 		return limit.ThrottleReply{}, fmt.Errorf("redislimits: throttle: period %v must be whole seconds", period)
 	}
-	keys := []string{l.keys.throttle(key)}
+	keys := []string{l.keys.throttleKey(key)}
 	n, err := l.scripts.clThrottle.Run(ctx, l.rdb, keys, burst, count, int64(period/time.Second), quantity).Int64Slice()
 	if err != nil {
 		return limit.ThrottleReply{}, fmt.Errorf("redislimits: throttle: %w", err)
@@ -115,14 +116,14 @@ func (l *Limiter) ResetAll(ctx context.Context, charges []limit.Charge) error {
 			c := &charges[i]
 			keys := l.limiterOf(&c.Subject).keys
 			state := keys.limitState(&c.Subject)
-			p.Del(ctx, state, keys.block(state))
-			if !shares(&c.Spec) {
+			p.Del(ctx, state, keys.blockKey(state))
+			if !isExchanged(&c.Spec) {
 				continue
 			}
 			window := c.Spec.Window.Microseconds()
 			start := now.UnixMicro() - now.UnixMicro()%window
 			for _, at := range []int64{start - window, start, start + window} { // a node's clock may be ahead
-				p.Del(ctx, keys.sums(window, at, &c.Subject))
+				p.Del(ctx, keys.sumsKey(window, at, &c.Subject))
 			}
 		}
 		return nil

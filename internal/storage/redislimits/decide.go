@@ -35,10 +35,10 @@ func (l *shardLimiter) decideOne(ctx context.Context, r *request,
 		}
 		args = append(args, i+1, c.InitialDeficit, keep, c.Block, c.BlockMax)
 		if c.Block > 0 {
-			keys = append(keys, l.keys.block(keys[i]))
+			keys = append(keys, l.keys.blockKey(keys[i]))
 		}
 	}
-	l.batcher.stats.sent(1)
+	l.batcher.stats.countCall(1)
 	reply, err := l.decide.Run(ctx, l.rdb, keys, args...).Result()
 	if err != nil {
 		return false, 0, err
@@ -126,8 +126,8 @@ func (r *request) key(i int) []byte {
 	return r.keys[start:r.ends[i]]
 }
 
-// batchable reports whether lua/limit_many.lua can judge all charges.
-func (r *request) batchable(charges []limit.Charge) bool {
+// canBatch reports whether lua/limit_many.lua can judge all charges.
+func (r *request) canBatch(charges []limit.Charge) bool {
 	for i := range r.charges {
 		c := &r.charges[i]
 		if c.InitialDeficit > 0 || c.Block > 0 || c.Kind != limitcore.KindBucket && c.Kind != limitcore.KindFixed &&
@@ -146,10 +146,10 @@ func (r *request) batchable(charges []limit.Charge) bool {
 // costSoFar returns the cost of the last charge, together with the costs of earlier charges for the same subject.
 func costSoFar(charges []limit.Charge) int64 {
 	last := &charges[len(charges)-1]
-	cost := min(last.Cost, beyond)
+	cost := min(last.Cost, aboveCapacity)
 	for i := range charges[:len(charges)-1] {
 		if c := &charges[i]; c.Subject == last.Subject {
-			cost += min(c.Cost, beyond)
+			cost += min(c.Cost, aboveCapacity)
 		}
 	}
 	return cost

@@ -39,9 +39,9 @@ type clock struct {
 	redis int64 // unix us
 }
 
-// at converts a local time to the clock of Redis, unix us, within the range that limit.Memory and the script keep
-// exactly.
-func (l *windowShard) at(now time.Time) int64 {
+// redisTime converts a local time to the clock of Redis, unix us, within the range that limit.Memory and the script
+// store exactly.
+func (l *windowShard) redisTime(now time.Time) int64 {
 	c := l.clock.Load()
 	return min(max(c.redis+now.Sub(c.local).Microseconds(), 0), maxWindowTime)
 }
@@ -56,8 +56,8 @@ type sum struct {
 	asked       uint32 // record.asked at the time of reading
 }
 
-// each calls f for every stripe, which is locked meanwhile.
-func (l *windowShard) each(f func(*stripe)) {
+// eachStripe calls f for every stripe, which is locked meanwhile.
+func (l *windowShard) eachStripe(f func(*stripe)) {
 	for i := range l.stripes {
 		sp := &l.stripes[i]
 		sp.mu.Lock()
@@ -68,7 +68,7 @@ func (l *windowShard) each(f func(*stripe)) {
 
 // markAllDue makes all sums due again, and moves their times by `by` us, the error of the clock that recorded them.
 func (l *windowShard) markAllDue(by int64) {
-	l.each(func(sp *stripe) {
+	l.eachStripe(func(sp *stripe) {
 		for _, list := range sp.records {
 			for i := range list {
 				list[i].at = max(0, list[i].at+by)
@@ -78,9 +78,9 @@ func (l *windowShard) markAllDue(by int64) {
 	})
 }
 
-// exchange writes the sums that were admitted here and reads the sums that were admitted elsewhere. It does not end
+// runExchange writes the sums that were admitted here and reads the sums that were admitted elsewhere. It does not end
 // with ctx, so that the last exchange arrives.
-func (l *windowShard) exchange(ctx context.Context) {
+func (l *windowShard) runExchange(ctx context.Context) {
 	began, was := l.store.now(), l.failed
 	err := l.sendSums(context.WithoutCancel(ctx))
 	if l.failed = err != nil; l.failed {
@@ -108,44 +108,44 @@ func (l *windowShard) exchange(ctx context.Context) {
 func (l *windowShard) sendSums(ctx context.Context) error {
 	var batch []sum
 	if l.lastExchange.Load() < 0 || l.failed {
-		if err := l.call(ctx, nil, l.probeTimeout); err != nil {
+		if err := l.exchangeBatch(ctx, nil, l.probeTimeout); err != nil {
 			return err
 		}
 	}
-	us := l.at(l.store.now())
-	l.each(func(sp *stripe) { batch = sp.collect(us, batch) })
+	us := l.redisTime(l.store.now())
+	l.eachStripe(func(sp *stripe) { batch = sp.collectDue(us, batch) })
 	for len(batch) > exchangeSums {
-		if err := l.callTwice(ctx, batch[:exchangeSums]); err != nil {
+		if err := l.exchangeWithRetry(ctx, batch[:exchangeSums]); err != nil {
 			return err
 		}
 		batch = batch[exchangeSums:]
 	}
-	return l.callTwice(ctx, batch)
+	return l.exchangeWithRetry(ctx, batch)
 }
 
-// callTwice is call, repeated once if there was no reply: a sum is absolute, so that does no harm, and to wait for the
-// next exchange would make the sums stale.
-func (l *windowShard) callTwice(ctx context.Context, batch []sum) error {
-	if l.call(ctx, batch, l.callTimeout) == nil {
+// exchangeWithRetry calls exchangeBatch, and once more if there was no reply. That does no harm, because a sum is
+// absolute, and to wait for the next exchange would make the sums stale.
+func (l *windowShard) exchangeWithRetry(ctx context.Context, batch []sum) error {
+	if l.exchangeBatch(ctx, batch, l.callTimeout) == nil {
 		return nil
 	}
-	return l.call(ctx, batch, l.callTimeout)
+	return l.exchangeBatch(ctx, batch, l.callTimeout)
 }
 
-// call writes some sums, which stay due until Redis has replied. It takes one round trip, or two if Redis does not know
-// the script.
-func (l *windowShard) call(ctx context.Context, batch []sum, timeout time.Duration) error {
+// exchangeBatch writes some sums and reads the sums of others. The sums stay due until Redis has replied. It takes one
+// round trip, or two if Redis does not know the script.
+func (l *windowShard) exchangeBatch(ctx context.Context, batch []sum, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	l.round++
 	names, args := make([]string, 0, len(batch)+1), append(make([]any, 0, 3+3*len(batch)), l.id, l.round, l.unsure)
 	for i := range batch {
 		s := &batch[i]
-		names = append(names, l.keys.sums(s.window, s.start, &s.subject))
+		names = append(names, l.keys.sumsKey(s.window, s.start, &s.subject))
 		args = append(args, s.start, s.over, s.own)
 	}
 	if len(batch) == 0 {
-		names = append(names, l.keys.sums(0, 0, &limit.Subject{})) // no such key exists: the name selects the node
+		names = append(names, l.keys.sumsKey(0, 0, &limit.Subject{})) // no such key exists: the name selects the node
 	}
 	began := l.store.now()
 	answer, err := l.store.scripts.exchange.Run(ctx, l.store.rdb, names, args...).Int64Slice()
@@ -175,7 +175,7 @@ func (l *windowShard) call(ctx context.Context, batch []sum, timeout time.Durati
 func (l *windowShard) adjustClock(began, ended time.Time, now int64) {
 	trip := ended.Sub(began)
 	middle := began.Add(trip / 2)
-	by, known := now-l.at(middle), l.lastExchange.Load() >= 0
+	by, known := now-l.redisTime(middle), l.lastExchange.Load() >= 0
 	if known && max(by, -by) <= trip.Microseconds() {
 		return
 	}
@@ -189,7 +189,7 @@ func (l *windowShard) adjustClock(began, ended time.Time, now int64) {
 func (l *windowShard) setOthers(s *sum, others int64) {
 	s.stripe.mu.Lock()
 	defer s.stripe.mu.Unlock()
-	r := find(s.stripe.records[subjectIDOf(&s.subject)], s.subject.Space)
+	r := findRecord(s.stripe.records[subjectIDOf(&s.subject)], s.subject.Space)
 	if r == nil || r.window != s.window {
 		return
 	}
@@ -197,9 +197,9 @@ func (l *windowShard) setOthers(s *sum, others int64) {
 	switch {
 	case others < 0:
 		return
-	case s.start == r.start():
+	case s.start == r.windowStart():
 		r.others = others
-	case s.start == r.start()-r.window:
+	case s.start == r.windowStart()-r.window:
 		r.othersPrev = others
 	default:
 		return

@@ -44,7 +44,7 @@ func (m exchangeModel) exchange(id string, round, unsure, now, start, over, sum 
 
 // The script that exchanges sums answers and writes the same as its model, for late and repeated calls, for windows at
 // their ends, and for more processes than there is room for.
-func TestExchangeMatchesItsModel(t *testing.T) {
+func TestExchangeScript_MatchesItsModel(t *testing.T) {
 	t.Parallel()
 	c := redistest.Start(t).Client()
 	now := noon

@@ -29,7 +29,7 @@ func loneShard(known bool) (*windowShard, *record) {
 // The clock of Redis is adopted if it differs by more than the call took, or if no clock was known. Sums are due again
 // and move with it if they were recorded by a clock that was ahead by more than a second, or, if no clock was known, at
 // a time that differs by more than a second.
-func TestClockIsAdopted(t *testing.T) {
+func TestAdjustClock_AdoptsClockOfRedis(t *testing.T) {
 	t.Parallel()
 	const trip = 100 * time.Millisecond
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestClockIsAdopted(t *testing.T) {
 		l, r := loneShard(c.known)
 		began := l.born.Add(time.Minute)
 		middle := began.Add(trip / 2)
-		now := l.at(middle) + c.by.Microseconds()
+		now := l.redisTime(middle) + c.by.Microseconds()
 		before := *l.clock.Load()
 		l.adjustClock(began, began.Add(trip), now)
 		want := clock{middle, now}
@@ -58,8 +58,8 @@ func TestClockIsAdopted(t *testing.T) {
 		if got := *l.clock.Load(); got != want {
 			t.Errorf("%+v: %+v, want %+v", c, got, want)
 		}
-		if c.adopts && l.at(middle.Add(time.Second)) != now+1_000_000 {
-			t.Errorf("%+v: a second later it is %d", c, l.at(middle.Add(time.Second)))
+		if c.adopts && l.redisTime(middle.Add(time.Second)) != now+1_000_000 {
+			t.Errorf("%+v: a second later it is %d", c, l.redisTime(middle.Add(time.Second)))
 		}
 		at, asked := noon, uint32(1)
 		if c.moves {
@@ -71,14 +71,14 @@ func TestClockIsAdopted(t *testing.T) {
 		}
 	}
 	l, _ := loneShard(true)
-	if l.at(time.UnixMicro(0).Add(-time.Hour)) != 0 || l.at(time.UnixMicro(1<<53)) != maxWindowTime {
+	if l.redisTime(time.UnixMicro(0).Add(-time.Hour)) != 0 || l.redisTime(time.UnixMicro(1<<53)) != maxWindowTime {
 		t.Error("a time that the script does not keep exactly")
 	}
 }
 
 // The sum of other processes is stored for the window that was asked for, and the window counts as exchanged even if
 // that sum is unknown.
-func TestOthersGoToTheirWindow(t *testing.T) {
+func TestSetOthers_StoresSumInItsWindow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		window, start, others int64
@@ -109,7 +109,7 @@ func TestOthersGoToTheirWindow(t *testing.T) {
 }
 
 // A sum that is due again keeps its time, moved by the change of the clock, but not to a time before 1970.
-func TestAllAreDueAgain(t *testing.T) {
+func TestMarkAllDue_MovesTimes(t *testing.T) {
 	t.Parallel()
 	for by, want := range map[int64]int64{0: noon, 5: noon + 5, -5: noon - 5, -2 * noon: 0} {
 		l, r := loneShard(true)

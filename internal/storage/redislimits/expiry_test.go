@@ -52,7 +52,7 @@ func (m mortal) after(what string) {
 
 // Law U9 holds on a real server for every call of the package, without exceptions: after each call every key has an
 // expiry. At the end the server has run every script of the package.
-func TestEveryKeyExpires(t *testing.T) {
+func TestLimiter_LeavesOnlyKeysThatExpire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	m := mortal{t, s.Client(),
@@ -120,7 +120,7 @@ func (m mortal) windows() {
 		for _, before := range []string{"nothing", "nonsense"} {
 			if before == "nonsense" {
 				hour := time.Hour.Microseconds()
-				m.raw.Set(m.Context(), m.c.keys.sums(hour, time.Now().UnixMicro()/hour*hour, &c.Subject),
+				m.raw.Set(m.Context(), m.c.keys.sumsKey(hour, time.Now().UnixMicro()/hour*hour, &c.Subject),
 					"what is this", time.Hour)
 			}
 			for range 2 {
@@ -203,7 +203,7 @@ func TestBucketOutlivesItsOldExpiry(t *testing.T) {
 
 // A bucket that does not start full is remembered for a day after it is full, from its first call on, whether this is
 // allowed or denied.
-func TestLackingBucketIsRememberedForADay(t *testing.T) {
+func TestInitialDeficit_IsStoredForADay(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	raw, l := s.Client(), openLimiter(t, s.Addr())

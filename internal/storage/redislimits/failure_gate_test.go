@@ -90,7 +90,7 @@ func (f *failing) byRedis(t *testing.T, what string) {
 
 // However a server fails to answer, the verdict comes by the rule's policy, the breaker opens after five failures and
 // logs it once, and Redis decides again when the server is healthy, without a restart.
-func TestEveryWayToFail(t *testing.T) {
+func TestGate_FollowsPolicyHoweverRedisFails(t *testing.T) {
 	t.Parallel()
 	for name, manner := range map[string]redistest.Fault{
 		"NOSCRIPT for the text too": redistest.FixedReply("-NOSCRIPT No matching script. Please use EVAL.\r\n"),

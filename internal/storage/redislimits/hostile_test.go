@@ -19,7 +19,7 @@ import (
 // Windows that are shared by sums decide as limit.Memory does while no other process allows requests, for any names of
 // subjects and any cost. The sums of all allowed requests are recorded meanwhile. This also holds if the caller's clock
 // jumps, until an exchange reads the time.
-func TestWindowsHostile(t *testing.T) {
+func TestWindows_MatchMemoryStoreForAnySubject(t *testing.T) {
 	t.Parallel()
 	server, ctx := redistest.Start(t), context.Background()
 	subjects, trial := limittest.AdversarialSubjects(), 0
@@ -51,7 +51,7 @@ func TestWindowsHostile(t *testing.T) {
 				Cost: rapid.SampledFrom([]int64{0, 1, 1, 2, 20, 21, 1 << 53, math.MaxInt64, -1, math.MinInt64}).
 					Draw(rt, "cost")}}
 			got, want := make([]limit.Result, 1), make([]limit.Result, 1)
-			at := time.UnixMicro(w.shards[0].at(now))
+			at := time.UnixMicro(w.shards[0].redisTime(now))
 			ok, err := w.Take(ctx, now, charges, got)
 			wantOK, wantErr := m.Take(ctx, at, charges, want)
 			if errors.Is(err, limit.ErrNegativeCost) != (charges[0].Cost < 0) || (err == nil) != (wantErr == nil) ||
@@ -70,7 +70,7 @@ func TestWindowsHostile(t *testing.T) {
 }
 
 // Specs that no store can keep are errors in all stores, and charge nothing.
-func TestBadSpecsAreErrors(t *testing.T) {
+func TestStores_RejectBadSpecs(t *testing.T) {
 	t.Parallel()
 	one := open(t, redistest.Start(t).Addr())
 	stores := map[string]limit.Store{

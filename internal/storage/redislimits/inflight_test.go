@@ -14,7 +14,7 @@ import (
 )
 
 // With any number of callers, never more run than the bound, and no call fails.
-func TestInFlightOnServer(t *testing.T) {
+func TestInFlight_BoundsRunningCalls(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
 	f, err := c.InFlight("export", 5, time.Hour)
@@ -138,7 +138,7 @@ func TestInFlightRemovesEndedLeases(t *testing.T) {
 }
 
 // The key lives as long as its last lease, also where a later one is shorter.
-func TestInFlightExpires(t *testing.T) {
+func TestInFlight_KeyLivesAsLongAsLastLease(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
 	for _, call := range []struct{ lease, lives time.Duration }{

@@ -41,12 +41,12 @@ func (k keys) appendLimitState(b []byte, s *limit.Subject) []byte {
 	return appendSpace(append(b, "limit:"...), s)
 }
 
-// sums returns the name of a hash of the costs that the processes have allowed to a subject in one window of
+// sumsKey returns the name of a hash of the costs that the processes have allowed to a subject in one window of
 // consistency async; lua/limit_exchange.lua describes its fields. The window has the length window and begins at start,
 // unix us. The hash expires when the window no longer counts.
 //
 //	hp:{news}:limit:sums1:60000000:1795233720000000:ip_fixed:a:192.0.2.7
-func (k keys) sums(window, start int64, s *limit.Subject) string {
+func (k keys) sumsKey(window, start int64, s *limit.Subject) string {
 	b := make([]byte, 0, 128)
 	b = append(b, k.prefix...)
 	b = append(b, "limit:sums1:"...)
@@ -99,27 +99,27 @@ func shardOf(subject []byte) int {
 	return int(canon.FNV1a(subject) % shardCount)
 }
 
-// block returns the name of the last block of the subject of a state: a string, "until length" in us, that expires when
-// it makes no difference any more.
+// blockKey returns the name of the last block of the subject of a state: a string, "until length" in us, that expires
+// when it no longer makes a difference.
 //
 //	hp:{news}:block:hot:k:topic?id=42
-func (k keys) block(state string) string {
+func (k keys) blockKey(state string) string {
 	return k.prefix + "block:" + strings.TrimPrefix(state, k.prefix+"limit:")
 }
 
-// throttle returns the name of the state of one key of Throttle, a string; lua/cl_throttle.lua describes its text. The
-// state expires when nothing is taken any more. A key that exceeds maxSubjectBytes with its space is hashed.
+// throttleKey returns the name of the state of one key of Throttle, a string; lua/cl_throttle.lua describes its text.
+// The state expires when nothing is taken any more. A key that exceeds maxSubjectBytes with its space is hashed.
 //
 //	hp:{news}:limit:cl_throttle:k:user123
-func (k keys) throttle(key string) string {
+func (k keys) throttleKey(key string) string {
 	return k.limitState(&limit.Subject{Space: "cl_throttle", Name: key})
 }
 
-// inFlight returns the name of a sorted set from the id of a call to the end of its lease (unix us), which expires with
-// its last lease. A key that exceeds maxSubjectBytes with its space is hashed.
+// inFlightKey returns the name of a sorted set from the id of a call to the end of its lease (unix us), which expires
+// with its last lease. A key that exceeds maxSubjectBytes with its space is hashed.
 //
 //	hp:{news}:limit:in_flight:k:export
-func (k keys) inFlight(key string) string {
+func (k keys) inFlightKey(key string) string {
 	return k.limitState(&limit.Subject{Space: "in_flight", Name: key})
 }
 

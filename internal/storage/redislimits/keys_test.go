@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-func TestLimitState(t *testing.T) {
+func TestLimitState_HasDocumentedForm(t *testing.T) {
 	t.Parallel()
 	k := newKeys("news")
 	address := hottype.ClientFromAddr(netip.MustParseAddr("192.0.2.7"))
@@ -40,17 +40,17 @@ func TestLimitState(t *testing.T) {
 }
 
 // Keys have the documented form, because programs of other versions read them, and every shard has a tag of its own.
-func TestNamesOfKeys(t *testing.T) {
+func TestKeys_HaveDocumentedForm(t *testing.T) {
 	t.Parallel()
 	k := newKeys("news")
 	who := limit.Subject{Space: "ip_fixed", Client: hottype.ClientFromAddr(netip.MustParseAddr("192.0.2.7"))}
 	for got, want := range map[string]string{
-		k.sums(60_000_000, 1_795_233_720_000_000, &who): "hp:{news}:limit:sums1:60000000:1795233720000000:" +
+		k.sumsKey(60_000_000, 1_795_233_720_000_000, &who): "hp:{news}:limit:sums1:60000000:1795233720000000:" +
 			"ip_fixed:a:192.0.2.7",
-		k.block("hp:{news}:limit:hot:k:topic?id=42"): "hp:{news}:block:hot:k:topic?id=42",
-		k.throttle("user123"):                        "hp:{news}:limit:cl_throttle:k:user123",
-		k.inFlight("export"):                         "hp:{news}:limit:in_flight:k:export",
-		shardKeys("news", 15).limitState(&who):       "hp:{news/15}:limit:ip_fixed:a:192.0.2.7",
+		k.blockKey("hp:{news}:limit:hot:k:topic?id=42"): "hp:{news}:block:hot:k:topic?id=42",
+		k.throttleKey("user123"):                        "hp:{news}:limit:cl_throttle:k:user123",
+		k.inFlightKey("export"):                         "hp:{news}:limit:in_flight:k:export",
+		shardKeys("news", 15).limitState(&who):          "hp:{news/15}:limit:ip_fixed:a:192.0.2.7",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

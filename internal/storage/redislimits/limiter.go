@@ -37,7 +37,7 @@ type Limiter struct {
 	shards  []*shardLimiter // one shard on one server
 
 	refunds, lost atomic.Uint64 // refunds because another shard denied or failed
-	late          chan struct{} // holds a value for each refund in the background
+	refundSlots   chan struct{} // holds a value for each refund in the background
 }
 
 // scripts holds the scripts that no shardLimiter runs.
@@ -48,8 +48,8 @@ func New(c *redisclient.Client) *Limiter {
 	cfg := c.Config()
 	l := &Limiter{
 		rdb: c.Redis(), nodes: c.Cluster(), keys: newKeys(cfg.Namespace), log: cfg.Log, now: time.Now,
-		overdue: cfg.Budget / 4,
-		late:    make(chan struct{}, maxRefunds),
+		overdue:     cfg.Budget / 4,
+		refundSlots: make(chan struct{}, maxRefunds),
 		scripts: scripts{redis.NewScript(lua.CLThrottle()), redis.NewScript(lua.InFlight()),
 			redis.NewScript(lua.Exchange())},
 	}
@@ -95,7 +95,7 @@ func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Cha
 	if err := limit.CheckCharges(charges, results); err != nil {
 		return false, err
 	}
-	if shard, alone := l.only(charges); alone {
+	if shard, alone := l.soleShard(charges); alone {
 		allowed, when, err := l.shards[shard].TakeAt(ctx, now, charges, results)
 		for i := range at {
 			at[i] = when
@@ -107,7 +107,7 @@ func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Cha
 			return false, err // before any shard has charged
 		}
 	}
-	parts := split(charges, l.Shard)
+	parts := splitByShard(charges, l.Shard)
 	allowed, err := l.takeParts(ctx, now, parts)
 	for _, p := range parts {
 		for i, k := range p.index {
@@ -120,8 +120,8 @@ func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Cha
 	return allowed, err
 }
 
-// only returns the shard of charges that are all in one shard, and reports whether they are.
-func (l *Limiter) only(charges []limit.Charge) (shard int, alone bool) {
+// soleShard returns the shard of charges that are all in one shard, and reports whether they are.
+func (l *Limiter) soleShard(charges []limit.Charge) (shard int, alone bool) {
 	for i := range charges {
 		switch at := l.Shard(&charges[i].Subject); {
 		case i == 0:
@@ -170,15 +170,18 @@ func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limi
 	var us int64
 	err = ctx.Err()
 	if err == nil {
-		allowed, us, err = l.take(ctx, charges, results)
+		allowed, us, err = l.takeCharges(ctx, charges, results)
 	}
 	if err != nil {
-		return false, at, fmt.Errorf("redislimits: take %s: %w", spaces(charges), err)
+		return false, at, fmt.Errorf("redislimits: take %s: %w", spaceNames(charges), err)
 	}
 	return allowed, time.UnixMicro(us), nil
 }
 
-func (l *shardLimiter) take(ctx context.Context, charges []limit.Charge, results []limit.Result) (bool, int64, error) {
+// takeCharges decides a request in the shortest way: merged with an equal request that waits, by a script of its own if
+// a batch cannot carry it, by a call for it alone if no call is in flight, or in a batch.
+func (l *shardLimiter) takeCharges(ctx context.Context, charges []limit.Charge,
+	results []limit.Result) (bool, int64, error) {
 	if len(charges) == 1 {
 		if w, ok := l.batcher.join(ctx, &charges[0]); ok {
 			return l.wait(ctx, w, results)
@@ -189,14 +192,14 @@ func (l *shardLimiter) take(ctx context.Context, charges []limit.Charge, results
 	if err := r.set(l.keys, charges); err != nil {
 		return false, 0, err
 	}
-	if !r.batchable(charges) {
+	if !r.canBatch(charges) {
 		return l.decideOne(ctx, r, results)
 	}
-	if w, done, err := l.batcher.single(ctx, r); done {
+	if w, done, err := l.batcher.sendSingle(ctx, r); done {
 		if err != nil {
 			return false, 0, err
 		}
-		return w.read(results), w.batch.at, nil
+		return w.readResults(results), w.batch.at, nil
 	}
 	w, err := l.batcher.enqueue(ctx, r, charges)
 	if err != nil {
@@ -210,11 +213,12 @@ func (l *shardLimiter) wait(ctx context.Context, w waiter, results []limit.Resul
 	if err := l.batcher.wait(ctx, w); err != nil {
 		return false, 0, err
 	}
-	return w.read(results), w.batch.at, nil
+	return w.readResults(results), w.batch.at, nil
 }
 
-// spaces returns the names of the spaces of charges, for errors. Names of subjects are long, and clients choose them.
-func spaces(charges []limit.Charge) string {
+// spaceNames returns the names of the spaces of charges, for errors. It leaves out the names of subjects, because they
+// are long and clients choose them.
+func spaceNames(charges []limit.Charge) string {
 	names := make([]string, len(charges))
 	for i := range charges {
 		names[i] = charges[i].Subject.Space
@@ -241,7 +245,8 @@ type counters struct {
 	calls, decisions, merged, largest, rejected, canceled atomic.Uint64
 }
 
-func (l *counters) sent(decisions uint64) {
+// countCall counts a call with a number of decisions.
+func (l *counters) countCall(decisions uint64) {
 	l.calls.Add(1)
 	l.decisions.Add(decisions)
 	for {

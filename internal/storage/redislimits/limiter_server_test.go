@@ -31,7 +31,7 @@ func aRequest() ([]limit.Charge, []limit.Result) {
 }
 
 // By the server's own clock a denial ends at the stated time, and every key expires when it no longer counts.
-func TestLimiterByServerClock(t *testing.T) {
+func TestLimiter_DenialEndsByServerClock(t *testing.T) {
 	t.Parallel()
 	l, ctx := openLimiter(t, redistest.Start(t).Addr()), context.Background()
 	charges, results := aRequest()
@@ -54,7 +54,7 @@ func TestLimiterByServerClock(t *testing.T) {
 }
 
 // A decision is one command, and one more when the server has lost the script.
-func TestLimiterRoundTrips(t *testing.T) {
+func TestLimiter_DecidesInOneCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l, ctx := openLimiter(t, s.Addr()), context.Background()
@@ -80,7 +80,7 @@ func TestLimiterRoundTrips(t *testing.T) {
 
 // A server that hangs, is away or holds wrong data is an error in time, and the limiter works again when the server
 // does.
-func TestLimiterFailures(t *testing.T) {
+func TestLimiter_ReportsServerFailuresAndRecovers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l, ctx := openLimiter(t, s.Addr()), context.Background()
@@ -126,7 +126,7 @@ func TestLimiterFailures(t *testing.T) {
 }
 
 // On a cluster all charges of a namespace meet on one node.
-func TestLimiterOnCluster(t *testing.T) {
+func TestLimiterOnCluster_ChargesMeet(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	c := openWith(t, redisclient.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: 10 * time.Second})
@@ -139,7 +139,7 @@ func TestLimiterOnCluster(t *testing.T) {
 	}
 }
 
-func TestReadDecision(t *testing.T) {
+func TestReadDecision_RejectsImpossibleReplies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reply any
@@ -173,7 +173,7 @@ func TestReadDecision(t *testing.T) {
 
 // Neither a server that loses the script again and again, nor a key that is not a string, fails the charges of other
 // keys.
-func TestLimiterOnForgetfulServer(t *testing.T) {
+func TestLimiter_SurvivesLostScripts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l, ctx := openLimiter(t, s.Addr()), context.Background()

@@ -50,7 +50,7 @@ func (l *lossy) left(t *testing.T) (left int64) {
 
 // A Take or a refund whose answer is lost returns an error within the Timeout, and has charged or refunded once,
 // however the answer was lost.
-func TestLostAnswersAreNotAskedForAgain(t *testing.T) {
+func TestLimiter_ChargesOnceIfAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, cluster := range map[string]bool{"server": false, "cluster": true} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestLostAnswersAreNotAskedForAgain(t *testing.T) {
 
 // A server that stands still delays a caller without a deadline by the Timeout, also if the connection has to be made
 // first. Once the server continues, it has charged the request at most once.
-func TestTimeoutHoldsWithFrozenServer(t *testing.T) {
+func TestLimiter_KeepsTimeoutWithFrozenServer(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
 	frozen := func(t *testing.T, s *redistest.Server, addrs []string) {

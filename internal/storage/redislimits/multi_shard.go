@@ -40,9 +40,9 @@ type part struct {
 	at      time.Time
 }
 
-// split distributes charges over shards: shards with a hot key first, otherwise in the order of the charges. Earlier
-// charges for a subject are in the same part.
-func split(charges []limit.Charge, shard func(*limit.Subject) int) []*part {
+// splitByShard distributes charges over shards: shards with a hot key first, otherwise in the order of the charges.
+// Earlier charges for a subject are in the same part.
+func splitByShard(charges []limit.Charge, shard func(*limit.Subject) int) []*part {
 	var parts []*part
 	of := map[int]*part{}
 	for i := range charges {
@@ -75,7 +75,7 @@ func (l *Limiter) takeParts(ctx context.Context, now time.Time, parts []*part) (
 			continue
 		}
 		for _, charged := range parts[:i] {
-			l.refund(ctx, charged, err != nil)
+			l.refundPart(ctx, charged, err != nil)
 		}
 		if err != nil {
 			return false, &shardError{err, p.shard}
@@ -107,10 +107,10 @@ func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part, 
 	}
 }
 
-// refund refunds the charges of a shard. If the request is denied, its results have to show the remaining cost, so
-// refund waits until the context ends. If the request failed, or its context has ended, the refund is made in the
+// refundPart refunds the charges of a shard. If the request is denied, its results have to show the remaining cost, so
+// refundPart waits until the context ends. If the request failed, or its context has ended, the refund is made in the
 // background.
-func (l *Limiter) refund(ctx context.Context, p *part, failed bool) {
+func (l *Limiter) refundPart(ctx context.Context, p *part, failed bool) {
 	l.refunds.Add(1)
 	if !failed && ctx.Err() == nil {
 		if err := l.shards[p.shard].refundAll(ctx, undoItems(p.at, p.charges), p.results); err != nil {
@@ -119,14 +119,14 @@ func (l *Limiter) refund(ctx context.Context, p *part, failed bool) {
 		return
 	}
 	select {
-	case l.late <- struct{}{}:
+	case l.refundSlots <- struct{}{}:
 	default:
 		l.lost.Add(1)
 		return
 	}
 	charges := slices.Clone(p.charges) // the caller may use its memory again
 	l.shards[p.shard].batcher.calls.Go(func() {
-		defer func() { <-l.late }()
+		defer func() { <-l.refundSlots }()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 		defer cancel()
 		err := l.shards[p.shard].refundAll(within, undoItems(p.at, charges), make([]limit.Result, len(charges)))

@@ -35,7 +35,7 @@ func (l *Limiter) wait() {
 }
 
 // Every law holds if each subject may be on a node of its own.
-func TestClusterLaws(t *testing.T) {
+func TestLimiterOnCluster_KeepsLaws(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	t.Run("laws", func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestClusterLaws(t *testing.T) {
 
 // Requests over several shards are decided as in memory, in every number, and refunded later too; docs/limits.md names
 // the exceptions. A single limit for each subject avoids one exception, and inShards models the others.
-func TestClusterMatchesMemoryStore(t *testing.T) {
+func TestLimiterOnCluster_MatchesMemoryStore(t *testing.T) {
 	t.Parallel()
 	s := openCluster(t, redistest.StartCluster(t))
 	for i, l := range s.shards {
@@ -89,7 +89,7 @@ func (m *inShards) Take(ctx context.Context, now time.Time, charges []limit.Char
 	if err != nil || ok {
 		return ok, err
 	}
-	for _, p := range split(charges, m.shard) {
+	for _, p := range splitByShard(charges, m.shard) {
 		if ok, err := m.Memory.Take(ctx, now, p.charges, p.results); err != nil || !ok {
 			return false, err
 		}
@@ -116,7 +116,7 @@ func forget(t testing.TB, s *Limiter, space string) {
 
 // A master of six nodes dies in the middle of a trace: every answer before and after is the answer of one store, and
 // requests in the gap get an error in time that charges nothing permanently.
-func TestClusterThroughFailover(t *testing.T) {
+func TestLimiterOnCluster_SurvivesFailover(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartClusterOfSix(t)
 	s, m := openCluster(t, cluster), limit.NewMemory(limit.MemoryConfig{})
@@ -217,7 +217,7 @@ func drawClusterRequest(rt *rapid.T) []limit.Charge {
 
 // With any number of concurrent callers, no limit allows more than it states, and when all is quiet again every
 // refunded token is back.
-func TestClusterNeverAdmitsTooMuch(t *testing.T) {
+func TestLimiterOnCluster_NeverAllowsTooMuch(t *testing.T) {
 	t.Parallel()
 	s := openCluster(t, redistest.StartCluster(t))
 	ctx, now := context.Background(), time.UnixMicro(1_700_000_000_000_000)

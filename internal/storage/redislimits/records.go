@@ -30,11 +30,12 @@ type record struct {
 	asked, exchanged   uint32 // the number of charges, and its value at the last exchange
 }
 
-// start returns the time at which the window of own and others begins.
-func (r *record) start() int64 { return r.at - r.at%r.window }
+// windowStart returns the time at which the window of own and others begins.
+func (r *record) windowStart() int64 { return r.at - r.at%r.window }
 
-// admit adds a cost, possibly 0, that was admitted at us under a spec. Like limit.Memory it knows no time before `at`.
-func (r *record) admit(us int64, spec *limit.Spec, cost int64) {
+// addCost adds a cost, possibly 0, that was admitted at us under a spec. Like limit.Memory it knows no time before
+// `at`.
+func (r *record) addCost(us int64, spec *limit.Spec, cost int64) {
 	if window := spec.Window.Microseconds(); window != r.window {
 		r.rotate(us)
 		if r.sliding { // the part of the previous window that still counts, rounded up
@@ -51,12 +52,12 @@ func (r *record) admit(us int64, spec *limit.Spec, cost int64) {
 	r.sliding = spec.Algorithm == limit.SlidingWindow
 }
 
-// refund subtracts a cost that was admitted at us, if that is in the current or the previous window.
-func (r *record) refund(us, cost int64) {
+// refundCost subtracts a cost that was admitted at us, if that is in the current or the previous window.
+func (r *record) refundCost(us, cost int64) {
 	switch us - us%r.window {
-	case r.start():
+	case r.windowStart():
 		r.own = max(0, r.own-cost)
-	case r.start() - r.window:
+	case r.windowStart() - r.window:
 		r.ownPrev = max(0, r.ownPrev-cost)
 	}
 }
@@ -82,13 +83,13 @@ type stripe struct {
 	_       [48]byte
 }
 
-// shares reports whether the sums of a limit are exchanged.
-func shares(s *limit.Spec) bool {
+// isExchanged reports whether the sums of a limit are exchanged.
+func isExchanged(s *limit.Spec) bool {
 	return (s.Algorithm == limit.FixedWindow || s.Algorithm == limit.SlidingWindow) && s.Window >= time.Microsecond
 }
 
-// find returns the record of a space, or nil if the list has no such record.
-func find(list []record, space string) *record {
+// findRecord returns the record of a space, or nil if the list has no such record.
+func findRecord(list []record, space string) *record {
 	for i := range list {
 		if list[i].space == space {
 			return &list[i]
@@ -97,17 +98,17 @@ func find(list []record, space string) *record {
 	return nil
 }
 
-// note is Windows.note for charges of one client. It returns the admitted cost for which the stripe has no capacity.
-// The caller has locked the stripe.
-func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, capacity int) (untracked uint64) {
+// recordCharges does what Windows.recordCharges does, for charges of one client. It returns the admitted cost for which
+// the stripe has no capacity. The caller has locked the stripe.
+func (sp *stripe) recordCharges(us int64, charges []limit.Charge, sign int64, capacity int) (untracked uint64) {
 	k := subjectIDOf(&charges[0].Subject)
 	list, known := sp.records[k]
 	size := len(list)
 	for i := range charges {
 		c := &charges[i]
-		r := find(list, c.Subject.Space)
+		r := findRecord(list, c.Subject.Space)
 		switch {
-		case !shares(&c.Spec):
+		case !isExchanged(&c.Spec):
 			continue
 		case sign < 0 && (r == nil || r.window != c.Spec.Window.Microseconds()): // the charge is forgotten
 			continue
@@ -119,9 +120,9 @@ func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, capacity in
 			r = &list[len(list)-1]
 		}
 		if r.asked++; sign < 0 {
-			r.refund(us, c.Cost)
+			r.refundCost(us, c.Cost)
 		} else {
-			r.admit(us, &c.Spec, sign*c.Cost)
+			r.addCost(us, &c.Spec, sign*c.Cost)
 		}
 	}
 	if len(list) != size {
@@ -130,16 +131,16 @@ func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, capacity in
 	return untracked
 }
 
-// collect appends the sums that are due, the earlier window of a subject first, and deletes records that no longer
+// collectDue appends the sums that are due, the earlier window of a subject first, and deletes records that no longer
 // count. The caller has locked the stripe.
-func (sp *stripe) collect(us int64, batch []sum) []sum {
+func (sp *stripe) collectDue(us int64, batch []sum) []sum {
 	for k, list := range sp.records {
 		for i := range list {
 			if r := &list[i]; r.asked != r.exchanged {
 				r.rotate(us)
 			}
 		}
-		live := slices.DeleteFunc(list, func(r record) bool { return us >= r.start()+2*r.window })
+		live := slices.DeleteFunc(list, func(r record) bool { return us >= r.windowStart()+2*r.window })
 		if len(live) == 0 {
 			delete(sp.records, k)
 		} else if len(live) < len(list) {
@@ -150,7 +151,7 @@ func (sp *stripe) collect(us int64, batch []sum) []sum {
 				continue
 			}
 			subject := limit.Subject{Space: r.space, Client: k.client, Name: k.name}
-			s := sum{stripe: sp, subject: subject, window: r.window, start: r.start(), own: r.own, asked: r.asked}
+			s := sum{stripe: sp, subject: subject, window: r.window, start: r.windowStart(), own: r.own, asked: r.asked}
 			s.over = s.start + r.window
 			if r.sliding {
 				s.over += r.window

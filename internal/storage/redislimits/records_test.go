@@ -39,7 +39,7 @@ func TestRecordIsASumForEachWindow(t *testing.T) {
 				if w := us / tenSeconds; w == at/tenSeconds || w == at/tenSeconds-1 {
 					own[w] = max(0, own[w]-cost)
 				}
-				r.refund(us, cost)
+				r.refundCost(us, cost)
 			case 1:
 				at = max(at, us)
 				r.rotate(us)
@@ -51,7 +51,7 @@ func TestRecordIsASumForEachWindow(t *testing.T) {
 					at = max(at, us)
 					own[at/tenSeconds] += cost
 				}
-				if r.admit(us, &spec, cost); r.sliding != (spec.Algorithm == limit.SlidingWindow) {
+				if r.addCost(us, &spec, cost); r.sliding != (spec.Algorithm == limit.SlidingWindow) {
 					rt.Fatal("not of the algorithm that was charged")
 				}
 			}
@@ -61,15 +61,15 @@ func TestRecordIsASumForEachWindow(t *testing.T) {
 			if r != want {
 				rt.Fatalf("%+v, want %+v", r, want)
 			}
-			if r.start() != w*tenSeconds {
-				rt.Fatalf("begins at %d", r.start())
+			if r.windowStart() != w*tenSeconds {
+				rt.Fatalf("begins at %d", r.windowStart())
 			}
 		}
 	})
 }
 
 // A record under another window starts with the amount that the old window still counts, rounded up.
-func TestRecordUnderAnotherWindow(t *testing.T) {
+func TestRecord_StartsWithPartOfOldWindow(t *testing.T) {
 	t.Parallel()
 	const start = int64(1_800_000_000_000_000)
 	for _, c := range []struct {
@@ -85,7 +85,7 @@ func TestRecordUnderAnotherWindow(t *testing.T) {
 			sliding: c.sliding}
 		spec := windowSpec(!c.sliding)
 		spec.Window = time.Minute
-		r.admit(start+c.into, &spec, 0)
+		r.addCost(start+c.into, &spec, 0)
 		if want := (record{window: 60_000_000, at: start + c.into, own: c.want, sliding: !c.sliding}); r != want {
 			t.Errorf("%+v: %+v, want %+v", c, r, want)
 		}
@@ -93,7 +93,7 @@ func TestRecordUnderAnotherWindow(t *testing.T) {
 }
 
 // Sums that were asked for since their last exchange are due, the earlier window first; a record lives for two windows.
-func TestWhatIsDueAndForgotten(t *testing.T) {
+func TestCollectDue_ReturnsDueSumsAndDeletesOldRecords(t *testing.T) {
 	t.Parallel()
 	const start = int64(1_800_000_000_000_000)
 	client := hottype.ParseClient("192.0.2.1")
@@ -112,7 +112,7 @@ func TestWhatIsDueAndForgotten(t *testing.T) {
 		sp := &stripe{records: map[subjectID][]record{{client: client}: {{space: "ip", window: tenSeconds, at: start,
 			own: 5, ownPrev: 4, sliding: c.sliding, asked: c.asked, exchanged: 1}}}}
 		var list []string
-		for _, s := range sp.collect(start+c.at, nil) {
+		for _, s := range sp.collectDue(start+c.at, nil) {
 			list = append(list, fmt.Sprintf("%d:%d", (s.start-start)/1_000_000, s.own))
 			life := int64(tenSeconds)
 			if c.sliding {
@@ -135,7 +135,7 @@ func TestWhatIsDueAndForgotten(t *testing.T) {
 
 // A stripe has room for a number of clients; a client that it knows may have more spaces. Charges without room are
 // counted, but refunds are not.
-func TestCapacityOfAStripe(t *testing.T) {
+func TestStripe_BoundsItsClients(t *testing.T) {
 	t.Parallel()
 	sp := &stripe{records: map[subjectID][]record{}}
 	charge := func(client, space string, cost int64) limit.Charge {
@@ -160,14 +160,14 @@ func TestCapacityOfAStripe(t *testing.T) {
 			-1, 0, 2},
 		{bucket, 1, 0, 2}, {short, -1, 0, 2}, {charge("192.0.2.3", "a", 0), 1, 0, 2},
 	} {
-		if got := sp.note(us, []limit.Charge{step.charge}, step.sign, 2); got != step.untracked ||
+		if got := sp.recordCharges(us, []limit.Charge{step.charge}, step.sign, 2); got != step.untracked ||
 			len(sp.records) != step.clients {
 			t.Errorf("%d: %d without room, %d clients", i, got, len(sp.records))
 		}
 	}
 	list := sp.records[subjectID{client: hottype.ParseClient("192.0.2.1")}]
 	if len(list) != 2 || list[0].space != "a" || list[0].own != 1 || list[0].asked != 2 || list[1].own != 4 ||
-		list[1].asked != 1 || find(list, "b") != &list[1] || find(list, "c") != nil {
+		list[1].asked != 1 || findRecord(list, "b") != &list[1] || findRecord(list, "c") != nil {
 		t.Errorf("%+v", list)
 	}
 }

@@ -147,7 +147,7 @@ func readRepaid(reply *redis.Cmd, owed []refundItem, results []limit.Result) err
 	for i := range results {
 		n := answer[refundNumbers*i:]
 		results[i] = limit.Result{Allowed: n[2] == 1, Limit: owed[i].charge.Spec.Capacity(), Remaining: n[0],
-			ResetAfter: duration(n[1])}
+			ResetAfter: durationOf(n[1])}
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.
 		return fmt.Errorf("redislimits: refund: %d times of %d charges", len(at), len(charges))
 	}
 	var first error
-	for _, p := range split(charges, l.Shard) {
+	for _, p := range splitByShard(charges, l.Shard) {
 		owed := make([]refundItem, len(p.charges))
 		for i, k := range p.index {
 			owed[i] = refundItem{charges[k], at[k], true}

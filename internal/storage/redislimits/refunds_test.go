@@ -12,7 +12,7 @@ import (
 
 // A later refund returns at most the amount of an exact refund, and at least the amount of a refund of a charge that is
 // refundSlack older: on a server and on a cluster, for every algorithm that may have refunds.
-func TestRefundsByAge(t *testing.T) {
+func TestRefunds_NeverExceedExactRefund(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestRefundsByAge(t *testing.T) {
 }
 
 // A refund returns the remaining amount after it, equal to a peek at the same time.
-func TestRefundsSayWhatIsLeft(t *testing.T) {
+func TestRefundAt_ReturnsRemaining(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestRefundsAreCounted(t *testing.T) {
 }
 
 // An error of the server is the error of the refund, and every charge needs its time.
-func TestRefundOfAStoppedServer(t *testing.T) {
+func TestRefundAt_ReturnsServerError(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := open(t, server.Addr())

@@ -10,7 +10,7 @@ import (
 
 // A subject that was reset is like one that was never seen: in Redis, and in the sums of windows, also those of a
 // process that wrote its sum a moment later.
-func TestReset(t *testing.T) {
+func TestReset_DeletesStateAndSums(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
@@ -61,8 +61,9 @@ func resetWindows(t *testing.T, addrs []string) {
 			t.Fatal(err)
 		}
 		all[0].Reset(&c.Subject)
-		sp, _ := all[0].first([]limit.Charge{c})
-		if r := find(sp.records[subjectIDOf(&c.Subject)], c.Subject.Space); r.own+r.ownPrev+r.others+r.othersPrev > 0 {
+		sp, _ := all[0].firstStripe([]limit.Charge{c})
+		if r := findRecord(sp.records[subjectIDOf(&c.Subject)], c.Subject.Space); r.own+r.ownPrev+r.others+
+			r.othersPrev > 0 {
 			t.Errorf("%s: sums after a reset: %+v", algorithm, r)
 		}
 		all[1].exchange(ctx) // it does not know of the reset, and writes its old sum

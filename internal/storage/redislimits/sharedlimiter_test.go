@@ -12,7 +12,7 @@ import (
 
 // Charges, refunds and counts are the same on one server and on a cluster, where the charges of a request are in
 // several shards.
-func TestLimiterIsTheSameOnACluster(t *testing.T) {
+func TestLimiterOnCluster_MatchesOneServer(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 // A state in Redis equals the state of internal/limitcore, number by number, whichever script wrote it and whatever
 // limit wrote the state before.
-func TestStateInRedisIsThatOfGo(t *testing.T) {
+func TestStateInRedis_EqualsLimitcore(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	second := time.Hour // long, so that no key expires by the clock of the server
@@ -136,7 +136,7 @@ func (w *stateWalk) same() error {
 }
 
 // A block doubles while the subject comes back, and its key lives twice as long.
-func TestBlocksInRedis(t *testing.T) {
+func TestBlock_DoublesForReturningSubject(t *testing.T) {
 	t.Parallel()
 	l := openLimiter(t, redistest.Start(t).Addr())
 	now := time.UnixMicro(1_900_000_000_000_000)
@@ -144,7 +144,7 @@ func TestBlocksInRedis(t *testing.T) {
 	charges := []limit.Charge{{Subject: limit.Subject{Space: "b", Name: "k"}, Cost: 1, Spec: limit.Spec{
 		Algorithm: limit.TokenBucket, Limit: 1, Window: 1000 * time.Hour, Burst: 1, Block: time.Hour,
 		BlockMax: 3 * time.Hour}}}
-	block := l.keys.block(l.keys.limitState(&charges[0].Subject))
+	block := l.keys.blockKey(l.keys.limitState(&charges[0].Subject))
 	for i, step := range []struct{ passes, length time.Duration }{
 		{0, 0}, {0, time.Hour}, {time.Hour, 2 * time.Hour}, {2*time.Hour + time.Second, 3 * time.Hour},
 		{6*time.Hour - time.Microsecond, 3 * time.Hour}, {6 * time.Hour, time.Hour},
@@ -175,7 +175,7 @@ func TestBlocksInRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		life, err := l.rdb.PTTL(ctx, l.keys.block(l.keys.limitState(&charges[0].Subject))).Result()
+		life, err := l.rdb.PTTL(ctx, l.keys.blockKey(l.keys.limitState(&charges[0].Subject))).Result()
 		if most := 2*block + time.Millisecond; err != nil || life > most || life < most-3*time.Second {
 			t.Errorf("the key of a block of %v lives %v; %v", block, life, err)
 		}

@@ -23,7 +23,7 @@ type throttleCall struct {
 
 // The script returns the numbers that redis-cell and throttled publish, and the results of two calls as they describe
 // them.
-func TestThrottleAsPublished(t *testing.T) {
+func TestThrottle_ReturnsPublishedNumbers(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
 	clock := setClock(c.rdb, time.Now())
@@ -59,7 +59,7 @@ func TestThrottleAsPublished(t *testing.T) {
 
 // Under another rate the tokens that were taken before count, and a clock that is behind allows no token that was
 // taken.
-func TestThrottleChanges(t *testing.T) {
+func TestThrottle_KeepsTakenTokensUnderAnotherRate(t *testing.T) {
 	t.Parallel()
 	c, now := open(t, redistest.Start(t).Addr()), time.Now()
 	clock := setClock(c.rdb, now)
@@ -120,7 +120,7 @@ func TestThrottleMatchesGCRA(t *testing.T) {
 }
 
 // Under another rate the taken part is rounded up to a microsecond, and not more.
-func TestThrottlePartUnderAnotherRate(t *testing.T) {
+func TestThrottle_RoundsTakenPartUp(t *testing.T) {
 	t.Parallel()
 	c, now := open(t, redistest.Start(t).Addr()), time.Now().Truncate(time.Second)
 	clock := setClock(c.rdb, now)
@@ -143,7 +143,7 @@ func TestThrottlePartUnderAnotherRate(t *testing.T) {
 }
 
 // A state lives as long as it affects a call, and a millisecond longer.
-func TestThrottleExpires(t *testing.T) {
+func TestThrottle_StateLivesWhileItCounts(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
 	for _, hours := range []int64{1, 10} {
@@ -151,7 +151,7 @@ func TestThrottleExpires(t *testing.T) {
 		if _, err := c.Throttle(context.Background(), key, 0, 1, time.Duration(hours)*time.Hour, 1); err != nil {
 			t.Fatal(err)
 		}
-		life, err := c.rdb.PTTL(context.Background(), c.keys.throttle(key)).Result()
+		life, err := c.rdb.PTTL(context.Background(), c.keys.throttleKey(key)).Result()
 		if most := time.Duration(hours)*time.Hour + time.Millisecond; err != nil || life > most ||
 			life < most-3*time.Second {
 			t.Errorf("%d hours: %v; %v", hours, life, err)
@@ -160,7 +160,7 @@ func TestThrottleExpires(t *testing.T) {
 }
 
 // The last rate that can be stored exactly is accepted, and the next one is rejected.
-func TestThrottleBounds(t *testing.T) {
+func TestThrottle_AcceptsExactRatesOnly(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
 	for i, at := range []struct {
@@ -182,7 +182,7 @@ func TestThrottleBounds(t *testing.T) {
 }
 
 // Without a quantity a call counts as one, as in redis-cell.
-func TestThrottleWithoutQuantity(t *testing.T) {
+func TestThrottle_CountsOneWithoutQuantity(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
 	for i, args := range [][]any{{4, 1, 60}, {4, 1, 60, ""}, {4, 1, 60, 1}} {

@@ -125,7 +125,7 @@ func (l *Limiter) Windows() *Windows {
 // without any, both may be older by idleEvery, because nothing was known then, and the next exchange follows within
 // exchangeEvery.
 func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
-	shard, at := w.shard(s), now.Sub(w.born)
+	shard, at := w.shardOf(s), now.Sub(w.born)
 	if last := time.Duration(w.decided.Load()); at-last > exchangeEvery {
 		w.decided.Store(int64(at))
 		if at-last > idleAfter {
@@ -143,9 +143,9 @@ func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
 	return age < freshFor && ended < exchangedFor
 }
 
-// idle returns the time for which a shard need not be exchanged unless a decision is made. It returns 0 unless no
+// idleTime returns the time for which a shard need not be exchanged unless a decision is made. It returns 0 unless no
 // decision was made during idleAfter, and the last exchange succeeded less than idleEvery ago.
-func (l *windowShard) idle(now time.Time) time.Duration {
+func (l *windowShard) idleTime(now time.Time) time.Duration {
 	at := now.Sub(l.born)
 	if l.failed || at-time.Duration(l.decided.Load()) <= idleAfter {
 		return 0
@@ -160,20 +160,20 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 	if err := limit.CheckCharges(charges, results); err != nil || len(charges) == 0 {
 		return err == nil, err
 	}
-	us := w.shard(&charges[0].Subject).at(now)
-	sp, n := w.first(charges)
-	sp.mu.Lock() // so that no exchange comes between Take and note
+	us := w.shardOf(&charges[0].Subject).redisTime(now)
+	sp, n := w.firstStripe(charges)
+	sp.mu.Lock() // so that no exchange comes between Take and recordCharges
 	ok, err := w.local.Take(ctx, time.UnixMicro(us), charges, results)
 	sign := int64(1)
 	if !ok {
 		sign = 0 // nothing was admitted, but its sums are of use
 	}
 	if err == nil {
-		w.counts.untracked.Add(sp.note(us, charges[:n], sign, maxSubjects/windowStripes))
+		w.counts.untracked.Add(sp.recordCharges(us, charges[:n], sign, maxSubjects/windowStripes))
 	}
 	sp.mu.Unlock()
 	if err == nil {
-		w.note(us, charges[n:], sign)
+		w.recordCharges(us, charges[n:], sign)
 	}
 	return ok, err
 }
@@ -181,29 +181,29 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 // RefundAt undoes a Take that was admitted here at now; see limit.Memory.RefundAt.
 func (w *Windows) RefundAt(now time.Time, charges []limit.Charge) {
 	if len(charges) > 0 {
-		us := w.shard(&charges[0].Subject).at(now)
+		us := w.shardOf(&charges[0].Subject).redisTime(now)
 		w.local.RefundAt(time.UnixMicro(us), charges)
-		w.note(us, charges, -1)
+		w.recordCharges(us, charges, -1)
 	}
 }
 
-// note records costs that were admitted, or refunded if sign is -1. If sign is 0, it records only that their sums are
-// of use.
-func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
+// recordCharges records costs that were admitted, or refunded if sign is -1. If sign is 0, it records only that their
+// sums are of use.
+func (w *Windows) recordCharges(us int64, charges []limit.Charge, sign int64) {
 	for len(charges) > 0 {
-		sp, n := w.first(charges)
+		sp, n := w.firstStripe(charges)
 		sp.mu.Lock()
-		w.counts.untracked.Add(sp.note(us, charges[:n], sign, maxSubjects/windowStripes))
+		w.counts.untracked.Add(sp.recordCharges(us, charges[:n], sign, maxSubjects/windowStripes))
 		sp.mu.Unlock()
 		charges = charges[n:]
 	}
 }
 
-func (w *Windows) shard(s *limit.Subject) *windowShard { return &w.shards[w.store.Shard(s)] }
+func (w *Windows) shardOf(s *limit.Subject) *windowShard { return &w.shards[w.store.Shard(s)] }
 
-// first returns the stripe in which the first of some charges is recorded, by the address of its client or the names,
-// and the number of leading charges for the same client and name.
-func (w *Windows) first(charges []limit.Charge) (sp *stripe, n int) {
+// firstStripe returns the stripe in which the first of some charges is recorded, by the address of its client or the
+// names, and the number of leading charges for the same client and name.
+func (w *Windows) firstStripe(charges []limit.Charge) (sp *stripe, n int) {
 	s := &charges[0].Subject
 	for n < len(charges) && subjectIDOf(&charges[n].Subject) == subjectIDOf(s) {
 		n++
@@ -215,7 +215,7 @@ func (w *Windows) first(charges []limit.Charge) (sp *stripe, n int) {
 	} else {
 		h = maphash.String(w.seed, s.Client.Name) ^ bits.RotateLeft64(maphash.String(w.seed, s.Name), 1)
 	}
-	stripes := w.shard(s).stripes
+	stripes := w.shardOf(s).stripes
 	return &stripes[h%uint64(len(stripes))], n
 }
 
@@ -226,7 +226,7 @@ func (w *Windows) Stats() WindowsStats {
 		Untracked: n.untracked.Load(), Stale: n.stale.Load(), Last: time.Duration(n.last.Load()),
 	}
 	for i := range w.shards {
-		w.shards[i].each(func(sp *stripe) { st.Subjects += int64(len(sp.records)) })
+		w.shards[i].eachStripe(func(sp *stripe) { st.Subjects += int64(len(sp.records)) })
 	}
 	return st
 }
@@ -245,23 +245,23 @@ func (w *Windows) Run(ctx context.Context) error {
 // run exchanges sums every exchangeEvery, and every idleEvery while no decision is made.
 func (l *windowShard) run(ctx context.Context) {
 	for began := time.Now(); wait.For(ctx, exchangeEvery-time.Since(began)%exchangeEvery); {
-		if idle := l.idle(l.store.now()); idle > 0 {
+		if idle := l.idleTime(l.store.now()); idle > 0 {
 			wait.ForHint(ctx, idle, l.woken)
 			continue
 		}
-		l.exchange(ctx)
+		l.runExchange(ctx)
 	}
-	l.exchange(ctx)
+	l.runExchange(ctx)
 }
 
 // Reset sets to zero the cost that this process has admitted to a subject, and knows of others. The next exchange
 // writes that, and reads the others again.
 func (w *Windows) Reset(s *limit.Subject) {
-	sp, _ := w.first([]limit.Charge{{Subject: *s}})
+	sp, _ := w.firstStripe([]limit.Charge{{Subject: *s}})
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	w.local.Reset(s)
-	if r := find(sp.records[subjectIDOf(s)], s.Space); r != nil {
+	if r := findRecord(sp.records[subjectIDOf(s)], s.Space); r != nil {
 		r.own, r.ownPrev, r.others, r.othersPrev = 0, 0, 0, 0
 		r.asked++
 	}

@@ -33,7 +33,7 @@ func (w *Windows) left(t testing.TB, c limit.Charge) int64 {
 }
 
 // Every key expires when its window no longer counts, whatever is written to the key.
-func TestWindowsExpire(t *testing.T) {
+func TestWindows_KeysExpireWithTheirWindow(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	all, ctx := processes(t, 3, s.Addr()), context.Background()
@@ -68,7 +68,7 @@ func TestWindowsExpire(t *testing.T) {
 }
 
 // A key of another type, or a full one, is not shared and is logged once. Keys beside it are shared.
-func TestWindowsForeignKeys(t *testing.T) {
+func TestWindows_DoNotShareForeignKeys(t *testing.T) {
 	t.Parallel()
 	s, ctx, log := redistest.Start(t), context.Background(), new(redistest.Log)
 	raw := s.Client()
@@ -91,7 +91,7 @@ func TestWindowsForeignKeys(t *testing.T) {
 	} {
 		bad := windowCharge(visitor(byte(10+i)), limit.FixedWindow, 10, 300*24*time.Hour, 1)
 		window := bad.Spec.Window.Microseconds()
-		spoil(all[0].shards[0].keys.sums(window, time.Now().UnixMicro()/window*window, &bad.Subject))
+		spoil(all[0].shards[0].keys.sumsKey(window, time.Now().UnixMicro()/window*window, &bad.Subject))
 		for _, w := range all {
 			w.ask(t, time.Now(), bad)
 		}
@@ -116,7 +116,7 @@ func TestWindowsForeignKeys(t *testing.T) {
 
 // One master out of three is frozen: windows on the others stay shared and fresh, and windows on the frozen one are
 // shared again when it is back.
-func TestWindowsOneNodeOut(t *testing.T) {
+func TestWindows_StaySharedWithOneNodeOut(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	all := processes(t, 2, cluster.Addrs()...)
@@ -133,7 +133,7 @@ func TestWindowsOneNodeOut(t *testing.T) {
 	for n := range byte(40) {
 		c := windowCharge(visitor(n), limit.FixedWindow, 1000, 300*24*time.Hour, 1)
 		charges = append(charges, c)
-		shard := all[0].shard(&c.Subject)
+		shard := all[0].shardOf(&c.Subject)
 		out[c.Subject.Client.String()] = cluster.Master(t, shard.keys.prefix) == frozen
 	}
 	fresh := func(want func(stale bool) bool) func() bool {
@@ -212,7 +212,7 @@ func (b beforeEach) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // A server that forgets the script between two calls of an exchange counts no sum twice.
-func TestWindowsWhileScriptsAreFlushed(t *testing.T) {
+func TestWindows_CountOnceWhileScriptsAreFlushed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	all := processes(t, 2, s.Addr())
@@ -306,7 +306,7 @@ ip:
 
 // A process that starts in the middle of a window is fresh once it knows the sums of other processes in that window,
 // and not before.
-func TestWindowsFreshOnceOthersAreHeard(t *testing.T) {
+func TestWindowsFresh_OnceOthersAreKnown(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
 		all, c := processes(t, 2, addrs...), windowCharge(visitor(1), limit.FixedWindow, 10, 300*24*time.Hour, 1)
@@ -321,7 +321,7 @@ func TestWindowsFreshOnceOthersAreHeard(t *testing.T) {
 			t.Errorf("%s: %d left of 10, fresh before the first exchange", name, left)
 		}
 		early := w.born.Add(time.Millisecond)
-		w.shard(&c.Subject).lastAnswer.Store(int64(time.Millisecond))
+		w.shardOf(&c.Subject).lastAnswer.Store(int64(time.Millisecond))
 		if w.Fresh(early, &c.Subject) {
 			t.Errorf("%s: fresh after the first call of an exchange", name)
 		}
@@ -334,7 +334,7 @@ func TestWindowsFreshOnceOthersAreHeard(t *testing.T) {
 }
 
 // A call changes nothing if the server reads it after a later one and its sum equals the sum of an earlier one.
-func TestWindowsLateCall(t *testing.T) {
+func TestWindows_IgnoreLateCall(t *testing.T) {
 	t.Parallel()
 	s, ctx := redistest.Start(t), context.Background()
 	all, c := processes(t, 2, s.Addr()), windowCharge(visitor(1), limit.FixedWindow, 10, 300*24*time.Hour, 3)
@@ -391,7 +391,7 @@ func (u *unreliable) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // Three processes behind links that lose answers allow at most 1.5 times a client's limit in a window, and nearly all
 // of the limit: a call without an answer is repeated at once, and then the shares apply.
-func TestWindowsLoseAnswers(t *testing.T) {
+func TestWindows_BoundOvershootWithLostAnswers(t *testing.T) {
 	t.Parallel()
 	const limit, rate, clients = 100, 100, 20 // a second; the rate is of each process for each client
 	set, err := rules.Parse("t", fmt.Appendf(nil, `
@@ -470,7 +470,7 @@ func (d *deadlines) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 }
 
 // A call of an exchange without an answer is repeated once, within the same time. The next exchange asks once.
-func TestCallsOfAnExchangeAreBounded(t *testing.T) {
+func TestExchange_BoundsItsCalls(t *testing.T) {
 	t.Parallel()
 	w := processes(t, 1, redistest.Start(t).Addr())[0]
 	w.exchange(t.Context())
@@ -485,7 +485,7 @@ func TestCallsOfAnExchangeAreBounded(t *testing.T) {
 }
 
 // A failing exchange is logged once, and once when it works again; meanwhile it is counted.
-func TestFailedExchangesAreLoggedOnce(t *testing.T) {
+func TestExchange_LogsFailureOnce(t *testing.T) {
 	t.Parallel()
 	server, log := redistest.Start(t), new(redistest.Log)
 	w := patient(openWith(t, redisclient.Config{Addrs: []string{server.Addr()}, Log: log.Logger()}))

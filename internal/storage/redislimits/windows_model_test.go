@@ -291,7 +291,7 @@ func (wd *sumsWorld) step(clients []*Limiter) {
 // With any faults of calls, and any changes of limits, windows, processes and clocks, a process decides by the requests
 // that it has allowed itself, counted once, and by the sums that the others had written when it last read them. Once
 // all have exchanged, all know the same sums.
-func TestWindowsKnowWhatOthersTold(t *testing.T) {
+func TestWindows_KnowSumsOfOthers(t *testing.T) {
 	t.Parallel()
 	s, trial, now := redistest.Start(t), 0, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(rt *rapid.T) {

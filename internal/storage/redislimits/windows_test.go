@@ -37,7 +37,7 @@ func patient(c *Limiter) *Windows {
 // exchange exchanges all shards once.
 func (w *Windows) exchange(ctx context.Context) {
 	for i := range w.shards {
-		w.shards[i].exchange(ctx)
+		w.shards[i].runExchange(ctx)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestWindowsOutlastAnOutage(t *testing.T) {
 
 // With any number of callers, Redis and each process know the sum of all allowed requests in the end, while sums are
 // exchanged all the time.
-func TestWindowsConcurrently(t *testing.T) {
+func TestWindows_AddUpWithConcurrentCallers(t *testing.T) {
 	t.Parallel()
 	all := processes(t, 2, redistest.Start(t).Addr())
 	ctx, stop := context.WithCancel(context.Background())
@@ -240,14 +240,14 @@ func TestWindowsCountTheirSubjects(t *testing.T) {
 	a, b := windowCharge(visitor(1), limit.FixedWindow, 9, time.Minute, 1),
 		windowCharge(visitor(2), limit.FixedWindow, 9, time.Minute, 1)
 	for n, charges := range map[int][]limit.Charge{1: {a, b, a}, 2: {a, a, b}, 3: {a, a, a}} {
-		if _, got := w.first(charges); got != n {
+		if _, got := w.firstStripe(charges); got != n {
 			t.Errorf("%d are of the first client, want %d", got, n)
 		}
 	}
 }
 
 // Without decisions sums are exchanged once a second, and the first decision after that does not find them unknown.
-func TestWindowsThatAreIdle(t *testing.T) {
+func TestWindows_ExchangeSlowlyWhileIdle(t *testing.T) {
 	t.Parallel()
 	w := processes(t, 1, redistest.Start(t).Addr())[0]
 	shard, subject := &w.shards[0], limit.Subject{Client: visitor(1)}
@@ -255,18 +255,18 @@ func TestWindowsThatAreIdle(t *testing.T) {
 	shard.lastAnswer.Store(int64(20 * time.Second))
 	shard.lastExchange.Store(int64(20 * time.Second))
 	w.decided.Store(int64(15 * time.Second))
-	if shard.idle(at(500)) != 0 {
+	if shard.idleTime(at(500)) != 0 {
 		t.Error("idle five seconds after a decision")
 	}
 	if w.Fresh(at(450), &subject) {
 		t.Error("without an answer for 450 ms, and not idle, the sums are known")
 	}
 	w.decided.Store(int64(time.Second))
-	if shard.idle(at(500)) != 450*time.Millisecond || shard.idle(at(960)) != 0 {
+	if shard.idleTime(at(500)) != 450*time.Millisecond || shard.idleTime(at(960)) != 0 {
 		t.Error("not exchanged once a second while idle")
 	}
 	shard.failed = true
-	if shard.idle(at(500)) != 0 {
+	if shard.idleTime(at(500)) != 0 {
 		t.Error("idle after a failure")
 	}
 	shard.failed = false
@@ -277,7 +277,7 @@ func TestWindowsThatAreIdle(t *testing.T) {
 		ms    int
 		fresh bool
 	}{{900, true}, {1200, true}, {1310, false}} {
-		if w.Fresh(at(step.ms), &subject) != step.fresh || shard.idle(at(step.ms)) != 0 {
+		if w.Fresh(at(step.ms), &subject) != step.fresh || shard.idleTime(at(step.ms)) != 0 {
 			t.Errorf("%d ms after the last exchange: the sums are known: %v", step.ms, !step.fresh)
 		}
 	}
