@@ -6,10 +6,11 @@
 -- KEYS[2]  override:until    sorted set: id -> end, unix ms, of overrides that end
 -- KEYS[3]  override:version  string: grows with every change
 -- KEYS[4]  override:audit    list: changes (JSON), newest first
+-- KEYS[5]  override:log      list: the last changes; it ends, because the state before is not the one that they led to
 -- ARGV[1]  version of the caller's overrides; the store has it afterwards
 -- ARGV[2]  the version that the caller found in Redis, or 0 if there was no version
 -- ARGV[3]  how many audit entries are kept
--- ARGV[4]  life of all four keys, ms
+-- ARGV[4]  life of the keys, ms
 -- ARGV[5]  channel of the notice
 -- ARGV[6]  number of overrides, n
 -- ARGV[7]  and so on: n times id, entry and end (unix ms, 0 without an end), then the
@@ -32,7 +33,7 @@ if stored ~= found or stored >= version then
   return 0
 end
 
-redis.call('DEL', entries_key, until_key)
+redis.call('DEL', entries_key, until_key, KEYS[5])
 for i = 7, last, 3 do
   local until_ms = tonumber(ARGV[i + 2])
   if until_ms == 0 then

@@ -6,6 +6,8 @@
 -- KEYS[3]  override:version  string: grows with every change; unix us, or one
 --          more than the version before
 -- KEYS[4]  override:audit    list: changes (JSON), newest first
+-- KEYS[5]  override:log      list: "version before id", newest first; before is the
+--          version that the change was made on
 -- ARGV[1]  id; "" only trims and renews
 -- ARGV[2]  the entry that the caller read, or "" if it was absent
 -- ARGV[3]  the entry to store; "" deletes
@@ -13,10 +15,11 @@
 -- ARGV[5]  audit entry (JSON object); the new version is put into it as revision
 -- ARGV[6]  how many audit entries are kept
 -- ARGV[7]  maximum number of overrides
--- ARGV[8]  life of all four keys, ms
+-- ARGV[8]  life of all keys, ms
 -- ARGV[9]  channel of the notice
 -- ARGV[10] the lowest version that Redis must have: the version of the overrides
 --          that the caller's process enforces, or 0 if it knows no version
+-- ARGV[11] how many entries of the log are kept
 --
 -- Returns {code, trimmed, version}; version is the change's, or 0 if it was not made:
 --   1  done
@@ -31,6 +34,7 @@
 -- One round trip; O(log N) and O(ended).
 
 local entries_key, until_key, version_key, audit_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local log_key = KEYS[5]
 local id, expected, entry = ARGV[1], ARGV[2], ARGV[3]
 local until_ms = tonumber(ARGV[4])
 local audit_entry = ARGV[5]
@@ -39,6 +43,7 @@ local entries_max = tonumber(ARGV[7])
 local life_ms = ARGV[8]
 local channel = ARGV[9]
 local least = tonumber(ARGV[10])
+local log_max = tonumber(ARGV[11])
 
 local stored = version_of(redis.call('GET', version_key), now, 1000000)
 if stored < least then
@@ -75,11 +80,13 @@ if id ~= '' then
     version = math.max(stored + 1, now)
     redis.call('LPUSH', audit_key, '{"revision":' .. int(version) .. ',' .. string.sub(audit_entry, 2))
     redis.call('LTRIM', audit_key, '0', int(audit_max - 1))
+    redis.call('LPUSH', log_key, int(version) .. ' ' .. int(stored) .. ' ' .. id)
+    redis.call('LTRIM', log_key, '0', int(log_max - 1))
     redis.call('SET', version_key, int(version))
     redis.call('PUBLISH', channel, int(version))
   end
 end
-for i = 1, 4 do
+for i = 1, #KEYS do
   redis.call('PEXPIRE', KEYS[i], life_ms)
 end
 return {code, #ended, version}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 
 	"github.com/hotparam/pipeline/internal/dirlock"
+	"github.com/hotparam/pipeline/internal/persistent"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -84,9 +86,9 @@ func (c *OverridesCopy) Load() (revision int64, entries map[string]string) {
 }
 
 // Save replaces the saved state.
-func (c *OverridesCopy) Save(revision int64, entries map[string]string) error {
-	data, err := json.MarshalIndent(sharedCopy{Version: copyFormat, Of: c.of, Revision: revision, Entries: entries}, "",
-		"  ")
+func (c *OverridesCopy) Save(revision int64, entries persistent.Map[string]) error {
+	data, err := json.MarshalIndent(sharedCopy{Version: copyFormat, Of: c.of, Revision: revision,
+		Entries: maps.Collect(entries.All())}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("filestore: %s: %w", copyFile, err)
 	}

@@ -8,7 +8,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hotparam/pipeline/internal/persistent"
 )
+
+func persistentOf(texts map[string]string) (m persistent.Map[string]) {
+	for id, text := range texts {
+		m = m.With(id, text)
+	}
+	return m
+}
 
 func TestCopyOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
@@ -35,7 +44,7 @@ func TestCopyOutlivesItsProcess(t *testing.T) {
 	}
 	entries := map[string]string{"a": `{"id":"a","key":"topic?id=<&>","action":"block"}`, "broken": "{"}
 	for _, revision := range []int64{6, 7} {
-		if err := c.Save(revision, entries); err != nil {
+		if err := c.Save(revision, persistentOf(entries)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +81,7 @@ func TestDamagedCopyIsSetAside(t *testing.T) {
 		if aside, err := os.ReadFile(filepath.Join(dir, copyFile+".damaged")); err != nil || string(aside) != text {
 			t.Errorf("%s: set aside: %q, %v", name, aside, err)
 		}
-		if err := c.Save(8, map[string]string{}); err != nil {
+		if err := c.Save(8, persistentOf(nil)); err != nil {
 			t.Fatal(err)
 		}
 		if revision, _ := c.Load(); revision != 8 {

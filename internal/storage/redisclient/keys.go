@@ -61,6 +61,10 @@ func (k Keys) OverrideVersion() string { return k.prefix + "override:version" }
 // OverrideAudit is a list, the last MaxAudit changes as JSON, newest first. It expires as overrides.
 func (k Keys) OverrideAudit() string { return k.prefix + "override:audit" }
 
+// OverrideLog is a list "version before id" of the last changes, newest first, by which a follower reads only what
+// changed. It expires as overrides.
+func (k Keys) OverrideLog() string { return k.prefix + "override:log" }
+
 // OverrideNotice is a channel. Its messages are the versions after a change.
 func (k Keys) OverrideNotice() string { return k.prefix + "override:notice" }
 

@@ -11,7 +11,7 @@ func TestEveryKeyCarriesTheHashTag(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range []string{
 		k.HotVersion(), k.HotIndex(), k.HotSet("a"), k.HotLog("a"), k.HotReceived("a"), k.HotEpoch("a"), k.HotNotice(),
-		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
+		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideLog(), k.OverrideNotice(),
 		k.Report("a"), k.ReportIndex(), k.Commands(), k.CommandNotice(),
 	} {
 		if !strings.HasPrefix(name, "hp:{news}:") || seen[name] {

@@ -20,7 +20,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		k.HotVersion(), k.HotIndex(), k.HotSet("<publisher>"), k.HotLog("<publisher>"), k.HotEpoch("<publisher>"),
 		k.HotReceived("<publisher>"), k.Aggregators(),
 		k.HotNotice(),
-		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
+		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideLog(), k.OverrideNotice(),
 		k.Report("<instance>"), k.ReportIndex(), k.Commands(), k.CommandNotice(), k.Bounds(), k.BoundsOwner(),
 	} {
 		if !strings.Contains(text, "`"+name) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/persistent"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/wait"
 )
@@ -32,6 +33,9 @@ type overrideFollower struct {
 	fn      func(rules.LiveOverrides)
 	started bool
 	version int64 // version that fn received last; 0 while there never was an override
+	// entries are the texts of that version, and live its overrides that had not ended when they were read.
+	entries persistent.Map[string]
+	live    rules.LiveOverrides
 	renewal renewal
 }
 
@@ -49,7 +53,7 @@ func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 		}
 		return false, nil
 	}
-	state, err := h.s.current(ctx)
+	state, err := h.s.newest(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -63,7 +67,14 @@ func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 func (h *overrideFollower) take(state *overrideCopy) {
 	h.started, h.version = true, state.version
 	h.s.feed.setKnown(state)
-	h.fn(rules.LiveOf(h.s.list(state)))
+	for c := range state.entries.Changes(h.entries, sameText) {
+		h.live = h.live.Without(c.Key)
+		if o, ok := h.s.decodeHeld(c.Key, textOf(c.After)); ok {
+			h.live = h.live.With(c.Key, o)
+		}
+	}
+	h.entries = state.entries
+	h.fn(h.live)
 	h.s.feed.overridesHeld.Store(state.version)
 	wait.Signal(h.s.feed.heldChanged)
 }
@@ -95,7 +106,7 @@ const saveAgain = 10 * time.Second
 type Copy interface {
 	// Load returns the state that was saved last, or revision 0 if there is none.
 	Load() (revision int64, entries map[string]string)
-	Save(revision int64, entries map[string]string) error
+	Save(revision int64, entries persistent.Map[string]) error
 }
 
 // LoadCopy enforces the state of a copy, as if the process had never stopped, and returns its overrides that have not
@@ -106,7 +117,7 @@ func (s *OverrideStore) LoadCopy(c Copy) []rules.Override {
 	if revision <= 0 {
 		return nil
 	}
-	state := &overrideCopy{version: revision, entries: entries}
+	state := &overrideCopy{version: revision, entries: entriesOf(entries)}
 	s.feed.setKnown(state)
 	list := s.list(state)
 	s.feed.log.Info("rediscontrol: overrides from the last run hold until Redis answers", "overrides", len(list),

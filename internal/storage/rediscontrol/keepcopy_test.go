@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hotparam/pipeline/internal/persistent"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -30,11 +31,11 @@ func (p *paper) Load() (int64, map[string]string) {
 	return p.revision, maps.Clone(p.entries)
 }
 
-func (p *paper) Save(revision int64, entries map[string]string) error {
+func (p *paper) Save(revision int64, entries persistent.Map[string]) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.full == nil {
-		p.revision, p.entries = revision, maps.Clone(entries)
+		p.revision, p.entries = revision, maps.Collect(entries.All())
 	}
 	return p.full
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hotparam/pipeline/internal/persistent"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/wait"
 )
@@ -24,8 +25,8 @@ import (
 // writes. Since a deletion is a newer version too, no older copy restores a deleted override. If a process that did not
 // know the lost state changed an override before that, both states are merged: see merge.
 type overrideCopy struct {
-	version int64             // unix microseconds, or one more than the version before
-	entries map[string]string // id -> JSON as stored, readable or not
+	version int64                  // unix microseconds, or one more than the version before
+	entries persistent.Map[string] // id -> JSON as stored, readable or not
 }
 
 // restoredBy is the author of the audit entries that a restored state makes.
@@ -34,8 +35,8 @@ const restoredBy = "hotparam (restored after Redis lost data)"
 // readTries is the number of times that a state is read while others change it.
 const readTries = 8
 
-// read returns the state in Redis. It reads the version before and after the entries, so that the version belongs to
-// them. It takes one round trip, more only during changes.
+// read returns the whole state in Redis. It reads the version before and after the entries, so that the version belongs
+// to them. It takes one round trip, more only during changes.
 func (s *OverrideStore) read(ctx context.Context) (*overrideCopy, error) {
 	for range readTries {
 		pipe := s.feed.rdb.Pipeline()
@@ -51,7 +52,7 @@ func (s *OverrideStore) read(ctx context.Context) (*overrideCopy, error) {
 			return nil, fmt.Errorf("rediscontrol: list overrides: %w", err)
 		}
 		if before.Val() == after.Val() {
-			return &overrideCopy{version: version, entries: entries.Val()}, nil
+			return &overrideCopy{version: version, entries: entriesOf(entries.Val())}, nil
 		}
 	}
 	return nil, fmt.Errorf("rediscontrol: list overrides: changed by others %d times while they were read", readTries)
@@ -105,7 +106,7 @@ func (f *Feed) setKnown(state *overrideCopy) {
 }
 
 // current returns the state of Redis, or the newer one that this process knows, which it also writes back if it may. It
-// takes one round trip, or two to four if Redis has lost data.
+// reads everything in one round trip, or in two to four if Redis has lost data.
 func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 	for range readTries {
 		stored, err := s.read(ctx)
@@ -152,8 +153,8 @@ func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) 
 		return nil, nil
 	}
 	now, missing := s.feed.now(), map[string]string{}
-	for id, text := range known.entries {
-		if _, ok := stored.entries[id]; ok {
+	for id, text := range known.entries.All() {
+		if _, ok := stored.entries.Get(id); ok {
 			continue
 		}
 		if o, _ := decodeOverride(id, text); o.Until.IsZero() || now.Before(o.Until) { // an unreadable one has no end
@@ -189,8 +190,11 @@ func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) 
 	if len(missing) == 0 {
 		return nil, nil
 	}
-	maps.Copy(missing, stored.entries)
-	return &overrideCopy{version: max(stored.version+1, now.UnixMicro()), entries: missing}, nil
+	merged := stored.entries
+	for id, text := range missing {
+		merged = merged.With(id, text)
+	}
+	return &overrideCopy{version: max(stored.version+1, now.UnixMicro()), entries: merged}, nil
 }
 
 // writeDenied reports whether Redis has recently denied a write here.
@@ -213,7 +217,7 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 	if err != nil && redis.HasErrorPrefix(err, "NOPERM") {
 		f.overridesDenied.Store(f.now().Add(writeDeniedRetry).UnixNano())
 	}
-	log := f.log.With("known_version", known.version, "redis_version", stored.version, "overrides", len(known.entries))
+	log := f.log.With("known_version", known.version, "redis_version", stored.version, "overrides", known.entries.Len())
 	switch {
 	case err != nil && first:
 		until := "they stay in force here until another program writes them back or an override is changed"
@@ -233,9 +237,10 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 
 func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideCopy) (bool, error) {
 	f, k := s.feed, s.feed.keys
+	known = known.withoutEnded(f.now())
 	args := []any{known.version, stored.version, MaxAudit, overrideLife.Milliseconds(), k.OverrideNotice(),
-		len(known.entries)}
-	for id, text := range known.entries {
+		known.entries.Len()}
+	for id, text := range known.entries.All() {
 		o, _ := decodeOverride(id, text) // an unreadable override has no end
 		args = append(args, id, text, endOf(o.Until))
 	}
@@ -244,20 +249,18 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 		return false, err
 	}
 	return restoreOverrides.Run(ctx, f.rdb,
-		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()}, append(args, audit...)...).
+		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideLog()},
+		append(args, audit...)...).
 		Bool()
 }
 
 // restoration returns the differences of two states as audit entries, by id, up to MaxAudit, the number that is kept.
 func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 	var out []any
-	ids := slices.AppendSeq(slices.Collect(maps.Keys(older.entries)), maps.Keys(newer.entries))
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
-		before, after := older.entries[id], newer.entries[id]
-		if before == after || len(out) == MaxAudit {
-			continue
-		}
+	changed := slices.Collect(newer.entries.Changes(older.entries, sameText))
+	slices.SortFunc(changed, func(a, b persistent.Change[string]) int { return strings.Compare(a.Key, b.Key) })
+	for _, c := range changed[:min(len(changed), MaxAudit)] {
+		id, before, after := c.Key, textOf(c.Before), textOf(c.After)
 		change := rules.Change{
 			Revision: newer.version, At: now, Author: restoredBy, Action: rules.ChangeDelete, ID: id,
 			Before: readable(id, before), After: readable(id, after),

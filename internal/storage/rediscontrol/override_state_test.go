@@ -292,7 +292,7 @@ func TestLossesUndoNoChange(t *testing.T) {
 			switch rapid.SampledFrom([]string{"put", "delete", "look", "look", "backup", "lose"}).Draw(rt, "step") {
 			case "put":
 				put(t, clients[i].Overrides(), block(id, "topic?id=1", fmt.Sprint(i)))
-				last[id] = stored().entries[id]
+				last[id], _ = stored().entries.Get(id)
 			case "delete":
 				switch err := clients[i].Overrides().Delete(ctx, id, "ann"); {
 				case err == nil:
@@ -314,7 +314,7 @@ func TestLossesUndoNoChange(t *testing.T) {
 				lost, alone = true, alone || one
 				b := rapid.SampledFrom(backups).Draw(rt, "backup")
 				s.lose(t)
-				for id, text := range b.entries {
+				for id, text := range b.entries.All() {
 					s.raw.HSet(ctx, k.Overrides(), id, text)
 				}
 				for _, text := range b.audit {
@@ -325,10 +325,11 @@ func TestLossesUndoNoChange(t *testing.T) {
 				}
 			}
 			now := stored()
-			if before, ok := truth[now.version]; ok && !maps.Equal(before, now.entries) {
-				rt.Fatalf("version %d is two states: %v and %v", now.version, before, now.entries)
+			texts := maps.Collect(now.entries.All())
+			if before, ok := truth[now.version]; ok && !maps.Equal(before, texts) {
+				rt.Fatalf("version %d is two states: %v and %v", now.version, before, texts)
 			}
-			truth[now.version] = now.entries
+			truth[now.version] = texts
 		}
 		var enforced [processes][]rules.Override
 		for range 3 {
@@ -337,17 +338,17 @@ func TestLossesUndoNoChange(t *testing.T) {
 			}
 		}
 		end := stored()
-		for id, text := range end.entries {
+		for id, text := range end.entries.All() {
 			if alone {
 				last[id] = text
 			}
 		}
-		if !maps.Equal(end.entries, last) {
-			rt.Fatalf("the store has %v, want %v", end.entries, last)
+		if texts := maps.Collect(end.entries.All()); !maps.Equal(texts, last) {
+			rt.Fatalf("the store has %v, want %v", texts, last)
 		}
 		for i := range processes {
 			if diff := cmp.Diff(enforced[i], clients[0].Overrides().list(&end)); diff != "" &&
-				len(enforced[i])+len(end.entries) > 0 {
+				len(enforced[i])+end.entries.Len() > 0 {
 				rt.Fatalf("process %d enforces otherwise: %s", i, diff)
 			}
 		}
@@ -484,7 +485,7 @@ func TestAnOlderCopyRestoresNothing(t *testing.T) {
 	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, young.known()); !done || err != nil {
 		t.Fatalf("not restored: %v, %v", done, err)
 	}
-	if end, err := young.Overrides().read(ctx); err != nil || len(end.entries) != 0 || end.version != stands.version {
+	if end, err := young.Overrides().read(ctx); err != nil || end.entries.Len() != 0 || end.version != stands.version {
 		t.Errorf("restored %+v, %v; what has ended stays away", end, err)
 	}
 }

@@ -33,9 +33,9 @@ func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, u
 	audit string) (written, error) {
 	k := s.feed.keys
 	reply, err := writeOverride.Run(ctx, s.feed.rdb,
-		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()},
+		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideLog()},
 		id, expected, entry, endOf(until), audit, MaxAudit, MaxOverrides, overrideLife.Milliseconds(),
-		k.OverrideNotice(), s.feed.known().version,
+		k.OverrideNotice(), s.feed.known().version, maxLog,
 	).Int64Slice()
 	switch {
 	case err != nil:

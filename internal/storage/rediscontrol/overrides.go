@@ -43,21 +43,29 @@ func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
 
 // list returns the overrides of a state that have not ended, by ID, and counts unreadable ones.
 func (s *OverrideStore) list(state *overrideCopy) []rules.Override {
-	now := s.feed.now()
-	out := make([]rules.Override, 0, len(state.entries))
-	for id, text := range state.entries {
-		o, err := decodeOverride(id, text)
-		if err != nil {
-			s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
-			s.feed.log.Warn("rediscontrol: override cannot be read; delete it or put it again", "id", id, "err", err)
-			continue
-		}
-		if o.Until.IsZero() || now.Before(o.Until) {
+	out := make([]rules.Override, 0, state.entries.Len())
+	for id, text := range state.entries.All() {
+		if o, ok := s.decodeHeld(id, text); ok {
 			out = append(out, o)
 		}
 	}
 	slices.SortFunc(out, func(a, b rules.Override) int { return strings.Compare(a.ID, b.ID) })
 	return out
+}
+
+// decodeHeld returns the override of an entry. ok is false if there is none, if it has ended, or if it cannot be read,
+// which is counted.
+func (s *OverrideStore) decodeHeld(id, text string) (o rules.Override, ok bool) {
+	if text == "" {
+		return o, false
+	}
+	o, err := decodeOverride(id, text)
+	if err != nil {
+		s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
+		s.feed.log.Warn("rediscontrol: override cannot be read; delete it or put it again", "id", id, "err", err)
+		return o, false
+	}
+	return o, o.Until.IsZero() || s.feed.now().Before(o.Until)
 }
 
 // Put stores an override in place of the one with its ID, and returns it as stored; see PutIf.
@@ -69,7 +77,7 @@ func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Overri
 	return *c.After, nil
 }
 
-// PutIf stores an override with an audit entry. It sets Created, and makes an absent ID from the key. It takes three
+// PutIf stores an override with an audit entry. It sets Created, and makes an absent ID from the key. It takes four
 // round trips, more only if others change overrides at the same time.
 func (s *OverrideStore) PutIf(ctx context.Context, o rules.Override, version int64) (rules.Change, error) {
 	o.ID = cmp.Or(o.ID, o.DefaultID())
@@ -95,7 +103,7 @@ func (s *OverrideStore) Delete(ctx context.Context, id, author string) error {
 	return err
 }
 
-// DeleteIf removes an override that has version, or any version if it is rules.AnyVersion. It takes three round trips,
+// DeleteIf removes an override that has version, or any version if it is rules.AnyVersion. It takes four round trips,
 // and one more if this process enforced the override.
 func (s *OverrideStore) DeleteIf(ctx context.Context, id, author string, version int64) (rules.Change, error) {
 	return s.change(ctx, id, func(before *rules.Override, now time.Time) (rules.Change, error) {
@@ -210,7 +218,7 @@ func (s *OverrideStore) change(ctx context.Context, id string,
 // keepWritten records a change as known before it is acknowledged. So this process writes the change back if Redis
 // loses it before any follower has read it, and changes nothing on top of an older state.
 func (s *OverrideStore) keepWritten(ctx context.Context) {
-	if state, err := s.current(ctx); err == nil {
+	if state, err := s.newest(ctx); err == nil {
 		s.feed.setKnown(state)
 	}
 }
@@ -233,7 +241,8 @@ func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return state.entries[id], nil
+	current, _ := state.entries.Get(id)
+	return current, nil
 }
 
 // before returns the current override, or nil if there is none. An unreadable one can be replaced and deleted; the

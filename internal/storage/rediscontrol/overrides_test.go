@@ -203,8 +203,8 @@ func testLostOverrideNoticesHeal(t *testing.T, s server) {
 	k := c.keys
 	start := time.Now()
 	err = writeOverride.Run(context.Background(), c.rdb,
-		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()},
-		"a", "", o, 0, "{}", 10, 10, 60_000, "nowhere", 0).Err()
+		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideLog()},
+		"a", "", o, 0, "{}", 10, 10, 60_000, "nowhere", 0, 10).Err()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func (p *pair) bounds() {
 }
 
 func (p *pair) overrides() {
-	p.keys = p.keys[:4]
+	p.keys = p.keys[:5]
 	if p.r.IntN(5) == 0 {
 		p.restore()
 		return
@@ -125,6 +125,7 @@ func (p *pair) overrides() {
 		if code == 1 && id != "" {
 			made = max(stored+1, p.now)
 			m.push(p.keys[3], fmt.Sprintf(`{"revision":%d,"n":%d}`, made, p.calls), most)
+			m.push(p.keys[4], fmt.Sprintf("%d %d %s", made, stored, id), 3)
 			m.values[p.keys[2]] = fmt.Sprint(made)
 			p.send(channel, made)
 		}
@@ -133,8 +134,7 @@ func (p *pair) overrides() {
 		}
 	}
 	p.call(writeOverride, []int64{code, ended, made}, id, expected, entry, end, fmt.Sprintf(`{"n":%d}`, p.calls), most, 3,
-		life,
-		channel, least)
+		life, channel, least, 3)
 }
 
 func (p *pair) restore() {
@@ -164,6 +164,7 @@ func (p *pair) restore() {
 			}
 		}
 		m.values[p.keys[0]], m.values[p.keys[1]] = entries, until
+		delete(m.values, p.keys[4])
 		for _, a := range audit {
 			m.push(p.keys[3], a, 1000)
 		}
