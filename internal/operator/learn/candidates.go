@@ -27,7 +27,7 @@ type candidate struct {
 	pages  []*measured
 }
 
-func (c *candidate) names() (all []string) {
+func (c *candidate) paramNames() (all []string) {
 	for _, p := range c.params {
 		if p.segment < 0 && strings.Contains(p.name, ".") {
 			all = append(all, "query."+p.name)
@@ -38,8 +38,8 @@ func (c *candidate) names() (all []string) {
 	return all
 }
 
-// candidates returns the parameters and the pairs that are worth measuring, the busiest paths first.
-func (s *survey) candidates(minClients int) []*candidate {
+// selectCandidates returns the parameters and the pairs that are worth measuring, the busiest paths first.
+func (s *survey) selectCandidates(minClients int) []*candidate {
 	var all []*candidate
 	for _, pl := range s.places {
 		var own []*tracked
@@ -48,7 +48,7 @@ func (s *survey) candidates(minClients int) []*candidate {
 			if p.role != content {
 				continue
 			}
-			if by := pl.follows(i); by != "" {
+			if by := pl.decidingParam(i); by != "" {
 				p.why = "it follows " + by
 				continue
 			}
@@ -86,9 +86,9 @@ func (pl *place) pairOf(i, j int) *candidate {
 	return &candidate{at: pl, params: []*tracked{a, b}, values: n}
 }
 
-// measure counts the peaks of all candidates under the keys that rules write for them. Requests that no candidate
+// measurePeaks counts the peaks of all candidates under the keys that rules write for them. Requests that no candidate
 // counts go to rest.
-func (s *survey) measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ignore []string) error {
+func (s *survey) measurePeaks(ctx context.Context, l *learner, all []*candidate, rest *peaks, ignore []string) error {
 	// Each candidate is a rule with continue, so that the other candidates count too, up to the number of keys that one
 	// request may have.
 	for rest != nil || len(all) > 0 {
@@ -102,7 +102,7 @@ func (s *survey) measure(ctx context.Context, l *learner, all []*candidate, rest
 			name := fmt.Sprint("c", i)
 			byName[name] = c
 			fmt.Fprintf(&text, "  - {name: %s, match: {path: %s}, params: [%s], continue: true, hot: {rate: 1}}\n",
-				name, quote(c.at.pattern), quoteAll(c.names()))
+				name, quote(c.at.pattern), quoteAll(c.paramNames()))
 		}
 		set, err := rules.Parse("candidates", []byte(text.String()))
 		if err != nil {
@@ -149,13 +149,13 @@ func (s *survey) nodeOf(seen *replay.Seen) (path string, at *node) {
 // maxPages is the maximum number of pages of their own that the pattern of a rule may match.
 const maxPages = 6
 
-// set takes the measured peaks. It returns false if the pattern of the path matches pages that would be limited with
-// the values: too many of them, or a page that no rule can name.
-func (c *candidate) set(span time.Duration) bool {
-	c.keys, c.pages = c.peaks.done(), c.others.done()
+// setThreshold chooses the threshold from the measured peaks. It returns false if the pattern of the path matches pages
+// that would be limited with the values: too many of them, or a page that no rule can name.
+func (c *candidate) setThreshold(span time.Duration) bool {
+	c.keys, c.pages = c.peaks.finishScoring(), c.others.finishScoring()
 	slices.SortFunc(c.pages, func(a, b *measured) int { return cmp.Compare(a.key, b.key) })
 	c.peaks, c.others = nil, nil
-	c.threshold = choose(c.keys, c.values, span, c.isFinest())
+	c.threshold = chooseThreshold(c.keys, c.values, span, c.isFinest())
 	c.pages = slices.DeleteFunc(c.pages, func(m *measured) bool { return 2*m.score[c.index] < float64(c.requests) })
 	return len(c.pages) <= maxPages && !slices.ContainsFunc(c.pages, func(m *measured) bool {
 		segments, ok := segmentsOf(string(m.key))
@@ -164,12 +164,12 @@ func (c *candidate) set(span time.Duration) bool {
 	})
 }
 
-// pick returns the best candidate of a path, or nil if no candidate has values that many clients request at a time.
-// Candidates with a gap between viral values and others are preferred, then candidates with more values.
-func pick(all []*candidate, minClients int) *candidate {
+// bestCandidate returns the best candidate of a path, or nil if no candidate has values that many clients request at a
+// time. Candidates with a gap between viral values and others are preferred, then candidates with more values.
+func bestCandidate(all []*candidate, minClients int) *candidate {
 	var best *candidate
 	for _, c := range all {
-		if c.wanted(minClients) && (best == nil || better(c, best)) {
+		if c.deservesRule(minClients) && (best == nil || isBetterKey(c, best)) {
 			best = c
 		}
 	}
@@ -184,8 +184,8 @@ const leastClients = 10
 // viral: a rule for a few values is not worth its risk.
 const leastOfQuiet = 50
 
-func (c *candidate) wanted(minClients int) bool {
-	if !c.found() && c.values < leastOfQuiet {
+func (c *candidate) deservesRule(minClients int) bool {
+	if !c.hasViralValues() && c.values < leastOfQuiet {
 		return false
 	}
 	return slices.ContainsFunc(c.keys, func(m *measured) bool {
@@ -194,32 +194,32 @@ func (c *candidate) wanted(minClients int) bool {
 	})
 }
 
-// better reports whether a is a better key than b. A pair is better than one of its two parameters if it narrows that
-// parameter.
-func better(a, b *candidate) bool {
-	if a.found() != b.found() {
-		return a.found()
+// isBetterKey reports whether a is a better key than b. A pair is better than one of its two parameters if it narrows
+// that parameter.
+func isBetterKey(a, b *candidate) bool {
+	if a.hasViralValues() != b.hasViralValues() {
+		return a.hasViralValues()
 	}
-	if len(a.params) != len(b.params) && (a.has(b) || b.has(a)) {
+	if len(a.params) != len(b.params) && (a.hasParamOf(b) || b.hasParamOf(a)) {
 		pair, half, isPair := a, b, true
 		if len(a.params) < len(b.params) {
 			pair, half, isPair = b, a, false
 		}
-		return isPair == (pair.found() && pair.narrows(half))
+		return isPair == (pair.hasViralValues() && pair.narrowsTopValue(half))
 	}
-	if a.isPath() != b.isPath() && a.found() {
+	if a.isPath() != b.isPath() && a.hasViralValues() {
 		// The query names the topic, the path the page that shows it.
 		return b.isPath() == (2*min(a.params[0].requests, b.params[0].requests) >= a.at.ends)
 	}
-	if a.found() && !similar(a, b) {
+	if a.hasViralValues() && !haveSimilarPeaks(a, b) {
 		return a.ratio > b.ratio
 	}
 	return a.values > b.values
 }
 
-// narrows reports whether nearly all requests that made a value of half viral are for one pair, and the value has other
-// pairs too: a limit on half would limit those other pages.
-func (c *candidate) narrows(half *candidate) bool {
+// narrowsTopValue reports whether nearly all requests that made a value of half viral are for one pair, and the value
+// has other pairs too: a limit on half would limit those other pages.
+func (c *candidate) narrowsTopValue(half *candidate) bool {
 	last := len(windows) - 1
 	most := func(a, b *measured) int { return cmp.Compare(a.score[last], b.score[last]) }
 	if len(c.keys) == 0 || len(half.keys) == 0 {
@@ -229,8 +229,8 @@ func (c *candidate) narrows(half *candidate) bool {
 	return pair.score[last] >= 0.8*value.score[last] && float64(pair.total) < 0.9*float64(value.total)
 }
 
-// has reports whether a parameter of another candidate is one of c.
-func (c *candidate) has(other *candidate) bool {
+// hasParamOf reports whether a parameter of another candidate is one of c.
+func (c *candidate) hasParamOf(other *candidate) bool {
 	return slices.ContainsFunc(other.params, func(p *tracked) bool { return slices.Contains(c.params, p) })
 }
 
@@ -244,15 +244,15 @@ func (c *candidate) isFinest() bool {
 
 func (c *candidate) isPath() bool { return c.params[0].segment >= 0 }
 
-// similar reports whether the highest values of two candidates are requested about as much: then they are of the same
-// requests, and the candidate with more values limits fewer pages.
-func similar(a, b *candidate) bool {
+// haveSimilarPeaks reports whether the highest values of two candidates are requested about as much: then they are of
+// the same requests, and the candidate with more values limits fewer pages.
+func haveSimilarPeaks(a, b *candidate) bool {
 	last := len(windows) - 1
-	x, y := highest(a.keys, last), highest(b.keys, last)
+	x, y := highestScore(a.keys, last), highestScore(b.keys, last)
 	return min(x, y) >= 0.8*max(x, y)
 }
 
-func highest(keys []*measured, window int) float64 {
+func highestScore(keys []*measured, window int) float64 {
 	top := 0.0
 	for _, k := range keys {
 		top = max(top, k.score[window])
@@ -260,16 +260,16 @@ func highest(keys []*measured, window int) float64 {
 	return top
 }
 
-func byValues(a, b *candidate) int { return cmp.Compare(a.values, b.values) }
+func compareValues(a, b *candidate) int { return cmp.Compare(a.values, b.values) }
 
-// catchRest chooses the threshold of keys without a rule. Files that pages load are not viral.
-func (p *Proposal) catchRest(others []*measured, seen int64) {
-	p.restMost = highest(others, 0)
+// setRestThreshold chooses the threshold of keys without a rule. Files that pages load are not viral.
+func (p *Proposal) setRestThreshold(others []*measured, seen int64) {
+	p.restMost = highestScore(others, 0)
 	isFile := func(m *measured) bool {
 		path, _, _ := strings.Cut(string(m.key), "?")
 		return isAsset(path)
 	}
 	files := slices.DeleteFunc(slices.Clone(others), func(m *measured) bool { return !isFile(m) })
-	p.rest = choose(slices.DeleteFunc(others, isFile), float64(seen), p.clock.span(), false)
-	p.rest.raise(highest(files, p.rest.index))
+	p.rest = chooseThreshold(slices.DeleteFunc(others, isFile), float64(seen), p.clock.timeSpan(), false)
+	p.rest.raiseAbove(highestScore(files, p.rest.index))
 }

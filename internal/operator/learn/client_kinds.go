@@ -85,9 +85,9 @@ func (v *visitors) add(s *replay.Seen, asset bool) {
 	r := s.Request
 	v.requests++
 	agent, referer := r.Header.Get("User-Agent"), r.Header.Get("Referer") != ""
-	v.assets += one(asset)
-	v.referers += one(referer)
-	v.agents += one(agent != "")
+	v.assets += oneIf(asset)
+	v.referers += oneIf(referer)
+	v.agents += oneIf(agent != "")
 	if r.Client.IsZero() {
 		v.unknown++
 		return
@@ -112,18 +112,18 @@ func (v *visitors) add(s *replay.Seen, asset bool) {
 	c.last = second
 	v.hosts.add(s, agent, asset)
 	c.requests++
-	c.refused += one(s.Status >= 400 && s.Status < 500)
+	c.refused += oneIf(s.Status >= 400 && s.Status < 500)
 	c.assets, c.referer = c.assets || asset, c.referer || referer
-	c.time(second)
-	c.agent(agent)
+	c.updatePeaks(second)
+	c.addAgent(agent)
 	target, _ := r.SplitTarget()
 	c.targets.add(hash(r.Target))
 	c.paths.add(hash(target))
 }
 
-// time counts the request in its second and in its minute. A minute is up to 70 seconds here, so that the peak is never
-// below the true peak.
-func (c *visitor) time(second int64) {
+// updatePeaks counts the request in its second and in its minute, and raises the peaks. A minute is up to 70 seconds
+// here, so that the peak is never below the true peak.
+func (c *visitor) updatePeaks(second int64) {
 	if second != c.second {
 		c.second, c.inSecond = second, 0
 	}
@@ -144,7 +144,7 @@ func (c *visitor) time(second int64) {
 	c.peak60s = max(c.peak60s, c.inMinute)
 }
 
-func (c *visitor) agent(name string) {
+func (c *visitor) addAgent(name string) {
 	if name == "" {
 		return
 	}
@@ -155,8 +155,8 @@ func (c *visitor) agent(name string) {
 		}
 		if c.agents[i] == 0 {
 			c.agents[i] = h
-			c.bot = c.bot || hasAny(name, botWords)
-			c.monitor = c.monitor || hasAny(name, monitorWords)
+			c.bot = c.bot || containsAny(name, botWords)
+			c.monitor = c.monitor || containsAny(name, monitorWords)
 			return
 		}
 	}
@@ -181,8 +181,8 @@ func (c *commonest) add(h uint64) {
 	}
 }
 
-// top returns the hash of the commonest text, and how often it was counted, which is never too high.
-func (c *commonest) top() (hash uint64, n uint32) {
+// mostFrequent returns the hash of the commonest text, and how often it was counted, which is never too high.
+func (c *commonest) mostFrequent() (hash uint64, n uint32) {
 	for _, t := range c {
 		if t.n > n {
 			hash, n = t.hash, t.n
@@ -195,7 +195,7 @@ func (v *visitors) kindOf(c *visitor) kind {
 	if c == nil {
 		return person
 	}
-	_, top := c.targets.top()
+	_, top := c.targets.mostFrequent()
 	// If hardly any request of the log has a Referer or is for an asset, a client without them is not unusual.
 	telling := v.referers*20 > v.requests && v.assets*20 > v.requests
 	unlike := telling && c.requests >= robotRequests && !c.assets && !c.referer
@@ -219,16 +219,16 @@ func (v *visitors) kindOf(c *visitor) kind {
 	return person
 }
 
-func (v *visitors) census() (clients [kinds]int64) {
+func (v *visitors) countKinds() (clients [kinds]int64) {
 	for _, c := range v.all {
 		clients[v.kindOf(c)]++
 	}
 	return clients
 }
 
-// proxied returns the reason why the addresses of the log do not identify clients, or "" if they do. It leaves out
+// proxyReason returns the reason why the addresses of the log do not identify clients, or "" if they do. It leaves out
 // probes and the site's own server, because they are machines on the inside.
-func (v *visitors) proxied() string {
+func (v *visitors) proxyReason() string {
 	shared, addresses, private, requests := int64(0), 0, int64(0), v.requests
 	for client, c := range v.all {
 		switch v.kindOf(c) {
@@ -263,12 +263,12 @@ var botWords = []string{
 	"scan", "http://", "https://", "okhttp", "axios", "headless",
 }
 
-func hasAny(agent string, words []string) bool {
+func containsAny(agent string, words []string) bool {
 	agent = strings.ToLower(agent)
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(agent, w) })
 }
 
-func one(is bool) int64 {
+func oneIf(is bool) int64 {
 	if is {
 		return 1
 	}

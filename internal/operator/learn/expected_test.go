@@ -40,7 +40,7 @@ type expected struct {
 }
 
 // The proposal for a real log agrees with the findings of people who read the log.
-func TestRealLogsAsExpected(t *testing.T) {
+func TestLearn_MeetsExpectationsForRealLogs(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("HOTPARAM_TRAFFIC")
 	if dir == "" {
@@ -211,7 +211,7 @@ var kinds = map[string]func(l *lines){
 				}
 				l.read(s, target)
 			}
-			for range 30 * one(s >= 300 && s < 360) {
+			for range 30 * oneIf(s >= 300 && s < 360) {
 				l.read(s, "/4242")
 			}
 		}
@@ -221,7 +221,7 @@ var kinds = map[string]func(l *lines){
 			for range 6 {
 				l.read(s, fmt.Sprintf("/news/story-%d/show", l.IntN(500)))
 			}
-			for range 15 * one(s >= 300 && s < 420) {
+			for range 15 * oneIf(s >= 300 && s < 420) {
 				l.read(s, "/news/election-night/show")
 			}
 		}
@@ -232,7 +232,7 @@ var kinds = map[string]func(l *lines){
 				l.read(s, fmt.Sprintf("/b%dR", l.IntN(5000)))
 				l.read(s, "/favicon.ico")
 			}
-			for range 8 * one(s >= 300 && s < 420) {
+			for range 8 * oneIf(s >= 300 && s < 420) {
 				l.read(s, "/bReAk9")
 			}
 		}
@@ -253,7 +253,7 @@ var kinds = map[string]func(l *lines){
 			for range 8 {
 				l.read(s, fmt.Sprintf("/item?id=%d&cat=%d", l.IntN(900), l.IntN(30)))
 			}
-			for range 8 * one(s >= 300 && s < 420) {
+			for range 8 * oneIf(s >= 300 && s < 420) {
 				l.read(s, "/item?id=99999&cat=7")
 			}
 		}
@@ -306,7 +306,7 @@ func (l *lines) incident(quiet int) {
 }
 
 // In generated logs whose answers are known, the parameter and the viral values are found.
-func TestKindsOfLogs(t *testing.T) {
+func TestLearn_FindsViralValuesInEachKindOfLog(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, path, param string
@@ -354,7 +354,7 @@ func TestKindsOfLogs(t *testing.T) {
 }
 
 // The proposal for a compressed log that is cut off is learned from the lines before the cut, and the file notes it.
-func TestCutLogGivesWhatCouldBeRead(t *testing.T) {
+func TestLearn_UsesLinesBeforeCut(t *testing.T) {
 	t.Parallel()
 	var whole bytes.Buffer
 	z := gzip.NewWriter(&whole)

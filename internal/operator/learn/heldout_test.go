@@ -38,16 +38,16 @@ func judged(t *testing.T, from, on []byte) (p *Proposal, hurt, ordinary int64) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	_, h, err := p.enforced(t.Context(), l, l.replayConfig(), 1)
+	_, h, err := p.replayEnforced(t.Context(), l, l.nextPassConfig(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	census := p.visitors.census()
+	census := p.visitors.countKinds()
 	return p, h.ordinary, census[person] + census[sharedAddress]
 }
 
 // Rules that are learned from the first half of a real log deny hardly any ordinary client of its second half.
-func TestSecondHalfOfRealLogs(t *testing.T) {
+func TestLearn_DeniesHardlyAnyOrdinaryClientOfOtherHalf(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("HOTPARAM_TRAFFIC")
 	if dir == "" {
@@ -75,7 +75,7 @@ func TestSecondHalfOfRealLogs(t *testing.T) {
 					ordinary, p.Rules())
 				if ordinary < 500 || 1000*hurt > 2*ordinary {
 					t.Errorf("from the %s: %d of %d ordinary clients of the other half are hurt\n%s", way, hurt,
-						ordinary, p.head()+p.text(enforce, 1))
+						ordinary, p.formatHeader()+p.formatConfig(enforce, 1))
 				}
 			}
 		})

@@ -20,7 +20,7 @@ import (
 
 // The score of a window is the highest threshold at which a detector would make the key hot: enough requests are left
 // if no client counts for more than its part.
-func TestScoreIsWhatADetectorJudgesBy(t *testing.T) {
+func TestPeaksScoreOf_EqualsDetectorThreshold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.SampledFrom([]uint32{1, 1, 1, 2, 3, 50, 1000}), 0, 40).
@@ -34,7 +34,7 @@ func TestScoreIsWhatADetectorJudgesBy(t *testing.T) {
 				bursts = append(bursts, burst{2, uint32(client), half})
 			}
 		}
-		got := newPeaks(m).score(bursts)
+		got := newPeaks(m).scoreOf(bursts)
 		left := func(threshold float64) (sum float64) {
 			for _, n := range counts {
 				sum += min(float64(n), threshold/float64(m))
@@ -51,13 +51,13 @@ func TestScoreIsWhatADetectorJudgesBy(t *testing.T) {
 	})
 }
 
-func TestDistinctIsExactAndThenClose(t *testing.T) {
+func TestDistinct_IsExactThenApproximate(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 100, maxValues, 20_000, 300_000} {
 		var d distinct[int]
 		for i := range n {
 			for range 1 + i%2 {
-				d.at(canon.Mix(uint64(i) * 77))
+				d.add(canon.Mix(uint64(i) * 77))
 			}
 		}
 		off := math.Abs(d.count() - float64(n))
@@ -67,18 +67,18 @@ func TestDistinctIsExactAndThenClose(t *testing.T) {
 	}
 }
 
-// TestNamesWithDots: a proposal names them as rules do.
-func TestNamesWithDots(t *testing.T) {
+// A proposal names a parameter with a dot as rules do.
+func TestCandidateParamNames_PrefixDottedNames(t *testing.T) {
 	t.Parallel()
 	c := candidate{params: []*tracked{{name: "user.id", segment: -1}, {name: "id", segment: -1}, {name: "path.lang"}}}
-	if got, want := fmt.Sprint(c.names()), "[query.user.id id path.lang]"; got != want {
+	if got, want := fmt.Sprint(c.paramNames()), "[query.user.id id path.lang]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
 // A path is found again under a template, also if siblings were folded since, and a rule with the pattern of that
 // template matches the path.
-func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
+func TestBuildTemplates_MatchTheirPaths(t *testing.T) {
 	t.Parallel()
 	piece := rapid.OneOf(
 		rapid.SampledFrom([]string{"a", "b", "topics", "", "%41", "x{y}", "#", "a b", "..", "12", "deadbeef01", "{$}",
@@ -93,7 +93,7 @@ func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
 			p.add(&hottype.Request{Method: "GET", Target: target + "?id=1"}, 200)
 		}
 		byNode := map[*node]*template{}
-		for _, tpl := range p.templates() {
+		for _, tpl := range p.buildTemplates() {
 			byNode[tpl.node] = tpl
 		}
 		for _, target := range targets {
@@ -119,7 +119,7 @@ func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
 }
 
 // A path that ends with a slash has no last segment, so that no wildcard matches it.
-func TestNoWildcardBehindASlash(t *testing.T) {
+func TestPathsFind_TrailingSlashMatchesNoWildcard(t *testing.T) {
 	t.Parallel()
 	p := newPaths()
 	p.add(&hottype.Request{Method: "GET", Target: "/topics/42"}, 200)
@@ -130,7 +130,7 @@ func TestNoWildcardBehindASlash(t *testing.T) {
 }
 
 // Memory is bounded for any number of paths and names.
-func TestPathsAreBounded(t *testing.T) {
+func TestPaths_AreBounded(t *testing.T) {
 	t.Parallel()
 	p := newPaths()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -143,7 +143,7 @@ func TestPathsAreBounded(t *testing.T) {
 	}
 }
 
-func TestRoles(t *testing.T) {
+func TestClassifyParam_ReturnsRole(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -171,13 +171,13 @@ func TestRoles(t *testing.T) {
 		for i := range 1000 {
 			v.add(tt.value(i), uint32(i%50), at)
 		}
-		if got, why := classify(tt.name, false, v); got != tt.want {
+		if got, why := classifyParam(tt.name, false, v); got != tt.want {
 			t.Errorf("%s=%s: role %d (%s), want %d", tt.name, tt.value(1), got, why, tt.want)
 		}
 	}
 }
 
-func TestThresholdIsInTheGap(t *testing.T) {
+func TestChooseThreshold_LiesInGap(t *testing.T) {
 	t.Parallel()
 	key := func(total int64, scores ...float64) *measured {
 		m := &measured{total: total}
@@ -210,7 +210,7 @@ func TestThresholdIsInTheGap(t *testing.T) {
 		{"close to each other, one always requested", ordinary(key(7000, 120, 200, 550, 1100),
 			key(90, 80, 160, 400, 800), key(50, 65, 120, 350, 700)), 10, 3, 11, 119},
 	} {
-		got := choose(tt.keys, 1000, 3*time.Hour, true)
+		got := chooseThreshold(tt.keys, 1000, 3*time.Hour, true)
 		if got.window != tt.window || got.viral != tt.viral || got.requests < tt.from || got.requests > tt.until {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
@@ -218,7 +218,7 @@ func TestThresholdIsInTheGap(t *testing.T) {
 }
 
 // The requests of a loop score like the requests of a single client, at any rate.
-func TestPeaksForgetAndTellLoops(t *testing.T) {
+func TestPeaks_PruneIdleKeysAndScoreLoopsLow(t *testing.T) {
 	t.Parallel()
 	c := newPeaks(5)
 	for second := int64(1000); second < 1600; second++ {
@@ -235,7 +235,7 @@ func TestPeaksForgetAndTellLoops(t *testing.T) {
 	if len(c.keys) > 130 {
 		t.Errorf("%d keys are held", len(c.keys))
 	}
-	keys := c.done()
+	keys := c.finishScoring()
 	if len(keys) != 1 || keys[0].key != "viral" {
 		t.Fatalf("%d keys", len(keys))
 	}
@@ -245,20 +245,20 @@ func TestPeaksForgetAndTellLoops(t *testing.T) {
 	}
 }
 
-func TestNamesOfRules(t *testing.T) {
+func TestRuleNameOf_IsPlainAndBounded(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[string]string{
 		"/": "root", "/{$}": "root", "/topic": "topic", "/Topics/{id}": "topics", "/a/b-c/{id}/{id2}": "a_b_c",
 		"/2012/x":                     "p_2012_x",
 		"/" + strings.Repeat("a", 80): strings.Repeat("a", 48), "/_": "root",
 	} {
-		if got := nameOf(pattern); got != want {
+		if got := ruleNameOf(pattern); got != want {
 			t.Errorf("%s: %s, want %s", pattern, got, want)
 		}
 	}
 }
 
-func TestRoundUp(t *testing.T) {
+func TestRoundUp_ReturnsTwoDigits(t *testing.T) {
 	t.Parallel()
 	var got []int64
 	for _, x := range []float64{0, 1, 3, 10, 11, 34, 51, 96, 101, 1234} {
@@ -270,7 +270,7 @@ func TestRoundUp(t *testing.T) {
 }
 
 // The windows are above the rates of people, also of the busiest people, and below a loop.
-func TestPerIPIsAboveWhatPeopleDo(t *testing.T) {
+func TestProposeWindows_AreAboveRatesOfPeople(t *testing.T) {
 	t.Parallel()
 	v := newVisitors()
 	at := time.Unix(1_700_000_000, 0)
@@ -289,17 +289,17 @@ func TestPerIPIsAboveWhatPeopleDo(t *testing.T) {
 		visit(fmt.Sprintf("192.0.%d.%d", i/250, i%250), 1+i%24, "")
 	}
 	visit("198.51.100.1", 500, "/page/1")
-	p := v.perIP("", "")
+	p := v.proposeWindows("", "")
 	if p.none != "" || p.top1s != 24 || p.fixed != 40 || p.sliding != 60 || p.above != 0 || p.loops != 1 ||
 		p.stopped != 1 {
 		t.Errorf("%+v", p)
 	}
-	if p := v.perIP("a proxy", ""); p.none != "a proxy" || p.fixed != 0 {
+	if p := v.proposeWindows("a proxy", ""); p.none != "a proxy" || p.fixed != 0 {
 		t.Errorf("%+v", p)
 	}
 }
 
-func TestKindsOfClients(t *testing.T) {
+func TestVisitorsKindOf_ClassifiesClients(t *testing.T) {
 	t.Parallel()
 	v := newVisitors()
 	visit := func(client string, n int, see func(i int, s *replay.Seen, h *accesslog.Header)) {
@@ -329,7 +329,7 @@ func TestKindsOfClients(t *testing.T) {
 	}
 }
 
-func TestSqueezedTime(t *testing.T) {
+func TestClock_FindsSqueezedAndRoundedTimes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		step time.Duration
@@ -339,7 +339,7 @@ func TestSqueezedTime(t *testing.T) {
 		for i := range 1000 {
 			c.add(time.Unix(1_700_000_000, 0).Add(time.Duration(i) * tt.step))
 		}
-		if got := c.fault(); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {
+		if got := c.faultReason(); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {
 			t.Errorf("every %s: %q", tt.step, got)
 		}
 	}

@@ -122,7 +122,7 @@ func learned(t testing.TB, log []byte) (*learn.Proposal, string, *rules.Set) {
 
 // Learn finds the planted parameter, noise, viral values and loops; and hardly any
 // ordinary client is denied a request.
-func TestLearnFindsWhatWasPlanted(t *testing.T) {
+func TestLearn_FindsPlantedKeys(t *testing.T) {
 	t.Parallel()
 	small := site{requests: 100_000, ids: 60_000, people: 12_000, seconds: 600}
 	sizes := map[string]site{"small": small}

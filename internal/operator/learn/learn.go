@@ -80,20 +80,20 @@ func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := readable(p.Read); err != nil {
+	if err := checkReadable(p.Read); err != nil {
 		return nil, err
 	}
 	p.cut = l.cut
 	p.visitors.findSelf()
-	p.clients = p.visitors.busiest()
-	p.proxied, p.squeezed = p.visitors.proxied(), p.clock.fault()
+	p.clients = p.visitors.busiestClients()
+	p.proxied, p.squeezed = p.visitors.proxyReason(), p.clock.faultReason()
 	if p.proxied == "" {
 		p.minClients = usualMinClients
 	}
 	if err := p.learnRules(ctx, l, paths); err != nil {
 		return nil, err
 	}
-	p.perIP = p.visitors.perIP(p.proxied, p.squeezed)
+	p.perIP = p.visitors.proposeWindows(p.proxied, p.squeezed)
 	p.Outcome, err = p.tryOut(ctx, l)
 	return p, err
 }
@@ -117,7 +117,7 @@ func (l *learner) read(ctx context.Context, visit func(*replay.Seen)) (*replay.R
 	if err != nil {
 		return nil, err
 	}
-	rep, err := replay.Read(ctx, l.replayConfig(), visit, sources...)
+	rep, err := replay.Read(ctx, l.nextPassConfig(), visit, sources...)
 	if err != nil && (rep == nil || rep.Requests == 0 || ctx.Err() != nil) {
 		return nil, fmt.Errorf("learn: %w", err)
 	}
@@ -125,7 +125,7 @@ func (l *learner) read(ctx context.Context, visit func(*replay.Seen)) (*replay.R
 	return rep, nil
 }
 
-func (l *learner) replayConfig() replay.Config {
+func (l *learner) nextPassConfig() replay.Config {
 	l.pass++
 	pass := min(l.pass, Passes)
 	cfg := replay.Config{Format: l.cfg.Format, Lateness: l.cfg.Lateness, MaxBuffer: l.cfg.MaxBuffer}
@@ -151,30 +151,30 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 	if err != nil {
 		return err
 	}
-	p.survey.judgeAll()
-	p.ignored = p.survey.noise(paths)
-	all, rest := p.survey.candidates(p.minClients), newPeaks(p.minClients)
-	if err := p.survey.measure(ctx, l, all, rest, globsOf(p.ignored)); err != nil {
+	p.survey.classifyAll()
+	p.ignored = p.survey.findNoise(paths)
+	all, rest := p.survey.selectCandidates(p.minClients), newPeaks(p.minClients)
+	if err := p.survey.measurePeaks(ctx, l, all, rest, globsOf(p.ignored)); err != nil {
 		return err
 	}
-	others := rest.done()
+	others := rest.finishScoring()
 	p.dropped += rest.dropped
 	byPlace, fit := map[*place][]*candidate{}, map[*candidate]bool{}
 	for _, c := range all {
 		p.dropped += c.peaks.dropped + c.others.dropped
 		byPlace[c.at] = append(byPlace[c.at], c)
-		fit[c] = c.set(p.clock.span()) && p.squeezed == ""
+		fit[c] = c.setThreshold(p.clock.timeSpan()) && p.squeezed == ""
 	}
 	for _, pl := range p.survey.places {
 		here := byPlace[pl]
 		own := slices.DeleteFunc(slices.Clone(here), func(c *candidate) bool { return !fit[c] })
-		if c := pick(own, p.minClients); c != nil {
+		if c := bestCandidate(own, p.minClients); c != nil {
 			p.rules = append(p.rules, &proposed{candidate: c})
 		} else if len(here) > 0 { // the catch-all has its values
-			others = append(others, slices.MaxFunc(here, byValues).keys...)
+			others = append(others, slices.MaxFunc(here, compareValues).keys...)
 		}
 	}
-	p.catchRest(others, rest.seen)
+	p.setRestThreshold(others, rest.seen)
 	p.nameRules()
 	return nil
 }
@@ -183,21 +183,22 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 // their paths.
 func (p *Proposal) nameRules() {
 	slices.SortStableFunc(p.rules, func(a, b *proposed) int {
-		return cmp.Or(cmp.Compare(one(b.found()), one(a.found())), cmp.Compare(b.at.ends, a.at.ends))
+		return cmp.Or(cmp.Compare(oneIf(b.hasViralValues()), oneIf(a.hasViralValues())),
+			cmp.Compare(b.at.ends, a.at.ends))
 	})
 	p.rules = p.rules[:min(len(p.rules), maxRules)]
 	slices.SortStableFunc(p.rules, func(a, b *proposed) int { return cmp.Compare(len(a.at.wild), len(b.at.wild)) })
 	taken := map[string]bool{}
 	for _, r := range p.rules {
-		r.name = nameOf(r.at.pattern)
+		r.name = ruleNameOf(r.at.pattern)
 		for i := 2; taken[r.name]; i++ {
-			r.name = fmt.Sprint(nameOf(r.at.pattern), "_", i)
+			r.name = fmt.Sprint(ruleNameOf(r.at.pattern), "_", i)
 		}
 		taken[r.name] = true
 	}
 }
 
-func nameOf(pattern string) string {
+func ruleNameOf(pattern string) string {
 	var words []string
 	for _, s := range strings.Split(pattern, "/") {
 		if s == "" || s[0] == '{' {
@@ -260,7 +261,7 @@ const (
 // ErrNothing is returned if the logs have no requests to learn from.
 var ErrNothing = errors.New("learn: the logs have no requests")
 
-func readable(r *replay.Report) error {
+func checkReadable(r *replay.Report) error {
 	switch {
 	case r.Requests > 0:
 		return nil

@@ -65,7 +65,7 @@ var hostile = []string{
 	"utm_*", "\u2028", "ns:[]",
 }
 
-func TestHostileLogsGiveASafeFile(t *testing.T) {
+func TestWriteYAML_IsSafeForHostileLogs(t *testing.T) {
 	t.Parallel()
 	for i, text := range hostile {
 		var combined, events strings.Builder
@@ -88,7 +88,7 @@ func TestHostileLogsGiveASafeFile(t *testing.T) {
 }
 
 // Any log leads to a safe file or an error with its reason, and the same log leads to the same file.
-func TestAnyLogGivesASafeFile(t *testing.T) {
+func TestWriteYAML_IsSafeAndReproducible(t *testing.T) {
 	t.Parallel()
 	piece := rapid.OneOf(rapid.SampledFrom(hostile[1:]),
 		rapid.SampledFrom([]string{"id", "1", "2", "topic", "/", "?", "&", "=", "\t", " ", "utm_source"}))
@@ -114,7 +114,7 @@ func FuzzLearn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, log []byte) { written(t, log) })
 }
 
-func TestLogsThatSayNothing(t *testing.T) {
+func TestLearn_RejectsLogsWithoutRequests(t *testing.T) {
 	t.Parallel()
 	_, err := learn.Learn(context.Background(), learn.Config{}, sources(nil))
 	if !errors.Is(err, learn.ErrNothing) {
@@ -128,7 +128,7 @@ func TestLogsThatSayNothing(t *testing.T) {
 }
 
 // A log of a proxy names no clients: nothing is said about them.
-func TestProxiedLogs(t *testing.T) {
+func TestLearn_ProposesNoWindowsForProxiedLogs(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	for n := range 3000 {
@@ -149,7 +149,7 @@ func TestProxiedLogs(t *testing.T) {
 
 // In the first real log the viral values are found. For the second log, whose time is squeezed, only the catch-all is
 // proposed.
-func TestRealLogs(t *testing.T) {
+func TestLearn_FindsViralValuesOfRealLogs(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("HOTPARAM_TRAFFIC")
 	if dir == "" {

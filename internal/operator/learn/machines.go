@@ -32,7 +32,7 @@ func (v *visitors) isProbe(c *visitor) bool {
 		return false
 	}
 	mean := 60 * float64(c.requests) / float64(max(c.last-c.first, 60))
-	_, top := c.paths.top()
+	_, top := c.paths.mostFrequent()
 	return float64(top) >= probeShare*float64(c.requests) && float64(c.peak60s) <= probeSteady*mean+10
 }
 
@@ -114,7 +114,7 @@ func (v *visitors) findSelf() {
 		public = public || client.Addr.IsValid() && !client.Addr.IsPrivate() && !client.Addr.IsLoopback()
 	}
 	for client, c := range v.all {
-		_, top := c.paths.top()
+		_, top := c.paths.mostFrequent()
 		calls := own[client] >= probeRequests && float64(top) >= selfShare*float64(c.requests)
 		c.self = calls || public && client.Addr.IsLoopback()
 	}
@@ -134,15 +134,15 @@ type described struct {
 // describe holds the number of clients of each kind that are described.
 var describe = [kinds]int{loop: 20, scanner: 5, probe: 20, self: 5}
 
-// busiest returns the clients to describe: of each kind the clients with the highest rate in a minute.
-func (v *visitors) busiest() map[hottype.Client]*described {
+// busiestClients returns the clients to describe: of each kind the clients with the highest rate in a minute.
+func (v *visitors) busiestClients() map[hottype.Client]*described {
 	var byKind [kinds][]*described
 	for client, c := range v.all {
 		if k := v.kindOf(c); describe[k] > 0 {
 			d := &described{visitor: c, name: client.String(), client: client}
-			d.path, _ = c.paths.top()
+			d.path, _ = c.paths.mostFrequent()
 			var n uint32
-			d.target, n = c.targets.top()
+			d.target, n = c.targets.mostFrequent()
 			d.ofAll = float64(n) >= loopShare*float64(c.requests)
 			byKind[k] = append(byKind[k], d)
 		}
@@ -179,7 +179,7 @@ func (d *described) add(s *replay.Seen) {
 	d.agent = strings.Clone(s.Request.Header.Get("User-Agent"))
 }
 
-func (p *Proposal) described(k kind) (list []*described) {
+func (p *Proposal) clientsOfKind(k kind) (list []*described) {
 	for _, d := range p.clients {
 		if p.visitors.kindOf(d.visitor) == k {
 			list = append(list, d)
@@ -198,10 +198,10 @@ func (d *described) String() string {
 	return text + ")"
 }
 
-// machines returns the addresses of ip.exempt, and the reasons, also for machines without an address.
-func (p *Proposal) machines() (addresses, reasons []string) {
+// exemptMachines returns the addresses of ip.exempt, and the reasons, also for machines without an address.
+func (p *Proposal) exemptMachines() (addresses, reasons []string) {
 	for _, k := range [...]kind{probe, self} {
-		for _, d := range p.described(k) {
+		for _, d := range p.clientsOfKind(k) {
 			what := "a probe of a balancer or monitor, always the same page at a steady rate"
 			if k == self {
 				what = "the site's own server, which calls itself"

@@ -32,7 +32,7 @@ type Outcome struct {
 
 func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	var o Outcome
-	census := p.visitors.census()
+	census := p.visitors.countKinds()
 	o.Ordinary = census[person] + census[sharedAddress]
 	for client, c := range p.visitors.all {
 		if k := p.visitors.kindOf(c); k != loop && k != scanner && !client.IsZero() {
@@ -41,7 +41,7 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	}
 	whole, half, hurt, err := p.wholeAndHalf(ctx, l)
 	for err == nil && p.perIP.none == "" && usualDenied*hurt.usual > o.Usual {
-		p.perIP.widen(p.visitors)
+		p.perIP.widenWindows(p.visitors)
 		whole, half, hurt, err = p.wholeAndHalf(ctx, l)
 	}
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	}
 	o.UsualByIP = hurt.usual
 	o.Replay, o.Hurt, o.HurtByIP, o.Stopped = whole, hurt.ordinary, hurt.byIP, hurt.stopped
-	o.Hot, o.Loops = differentKeys(whole.Hot), differentKeys(whole.Loops)
+	o.Hot, o.Loops = countKeys(whole.Hot), countKeys(whole.Loops)
 	if half != nil {
 		o.DeniedHarder = int64(half.Denied.Total())
 	}
@@ -68,16 +68,16 @@ type deniedClients struct{ ordinary, byIP, stopped, usual int64 }
 func (p *Proposal) wholeAndHalf(ctx context.Context, l *learner) (whole, half *replay.Report, hurt deniedClients,
 	err error) {
 	group, ctx := errgroup.WithContext(ctx)
-	cfg := l.replayConfig()
+	cfg := l.nextPassConfig()
 	group.Go(func() (err error) {
-		whole, hurt, err = p.enforced(ctx, l, cfg, 1)
+		whole, hurt, err = p.replayEnforced(ctx, l, cfg, 1)
 		return err
 	})
 	if len(p.rules) > 0 {
 		beside := cfg
 		beside.Progress = nil
 		group.Go(func() (err error) {
-			half, _, err = p.enforced(ctx, l, beside, 2)
+			half, _, err = p.replayEnforced(ctx, l, beside, 2)
 			return err
 		})
 	}
@@ -85,10 +85,10 @@ func (p *Proposal) wholeAndHalf(ctx context.Context, l *learner) (whole, half *r
 	return whole, half, hurt, err
 }
 
-func (p *Proposal) enforced(ctx context.Context, l *learner, cfg replay.Config, divide int64) (*replay.Report,
+func (p *Proposal) replayEnforced(ctx context.Context, l *learner, cfg replay.Config, divide int64) (*replay.Report,
 	deniedClients, error) {
 	var h deniedClients
-	set, err := rules.Parse("proposal", []byte(p.text(enforce, divide)))
+	set, err := rules.Parse("proposal", []byte(p.formatConfig(enforce, divide)))
 	if err != nil {
 		return nil, h, fmt.Errorf("learn: the proposal is no configuration, which is a mistake of this program: %w",
 			err)
@@ -109,7 +109,7 @@ func (p *Proposal) enforced(ctx context.Context, l *learner, cfg replay.Config, 
 		}
 		d := clients[s.Request.Client]
 		d.any = true
-		d.byIP += one(v.Reason.Info().OfClient)
+		d.byIP += oneIf(v.Reason.Info().OfClient)
 		clients[s.Request.Client] = d
 	}
 	rep, err := replay.Run(ctx, cfg, sources...)
@@ -120,7 +120,7 @@ func (p *Proposal) enforced(ctx context.Context, l *learner, cfg replay.Config, 
 		switch k := p.visitors.kindOf(p.visitors.all[c]); {
 		case isOrdinary(k):
 			h.ordinary++
-			h.byIP += one(d.byIP > 0)
+			h.byIP += oneIf(d.byIP > 0)
 			h.usual += d.byIP
 		case k == loop || k == scanner:
 			h.stopped++

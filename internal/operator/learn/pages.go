@@ -8,9 +8,9 @@ import (
 // leastOwn is the minimum number of requests of a page that differs from the values beside it.
 const leastOwn = 20
 
-// alike leaves out pages of their own: pages whose methods, statuses or names differ from nearly all other leaves.
-// Values of one parameter look alike.
-func (n *node) alike(leaves []string) []string {
+// alikeLeaves leaves out pages of their own: pages whose methods, statuses or names differ from nearly all other
+// leaves. Values of one parameter look alike.
+func (n *node) alikeLeaves(leaves []string) []string {
 	var kinds [8]int
 	kindOf := func(name string) (kind int) {
 		c := n.literal[name]
@@ -47,9 +47,9 @@ func (n *node) alike(leaves []string) []string {
 // leastCommon is the minimum number of branches that have a child for it to be a part of the pattern of all branches.
 const leastCommon = 5
 
-// alikeBelow leaves out sections of the site: branches with children that few other branches have. Branches that are
+// alikeBranches leaves out sections of the site: branches with children that few other branches have. Branches that are
 // values, such as in /users/{id}/show, all have the same children.
-func (n *node) alikeBelow(branches []string) []string {
+func (n *node) alikeBranches(branches []string) []string {
 	times := map[string]int{}
 	for _, name := range branches {
 		for child := range n.literal[name].literal {
@@ -60,7 +60,7 @@ func (n *node) alikeBelow(branches []string) []string {
 		c := n.literal[name]
 		common := int64(0)
 		for child, below := range c.literal {
-			common += one(times[child] >= leastCommon) * below.requests
+			common += oneIf(times[child] >= leastCommon) * below.requests
 		}
 		if c.wild != nil {
 			common += c.wild.requests

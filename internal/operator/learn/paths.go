@@ -46,7 +46,7 @@ func newPaths() *paths { return &paths{root: newNode()} }
 
 func newNode() *node { return &node{literal: map[string]*node{}, names: map[string]int64{}} }
 
-func (n *node) wildcard() *node {
+func (n *node) findOrAddWildcard() *node {
 	if n.wild == nil {
 		n.wild = newNode()
 	}
@@ -62,28 +62,28 @@ func (p *paths) add(r *hottype.Request, status int) {
 	n := p.root
 	for i, s := range segments {
 		n.requests++
-		n = p.child(n, s, i == len(segments)-1)
+		n = p.findOrAddChild(n, s, i == len(segments)-1)
 	}
 	n.requests++
 	n.ends++
-	n.writes += one(r.Method != "GET" && r.Method != "HEAD")
-	n.unusual += one(status >= 300 && status != 304 || status == 204)
-	for name := range pairs(query) {
-		p.name(n, name)
+	n.writes += oneIf(r.Method != "GET" && r.Method != "HEAD")
+	n.unusual += oneIf(status >= 300 && status != 304 || status == 204)
+	for name := range queryParams(query) {
+		p.countName(n, name)
 	}
 }
 
-func (p *paths) child(n *node, segment string, last bool) *node {
+func (p *paths) findOrAddChild(n *node, segment string, last bool) *node {
 	if next := n.literal[segment]; next != nil {
 		return next
 	}
 	many := last && n.folded && !isFile(segment) || !last && n.forked || p.nodes >= maxNodes
 	if segment != end && (many || isValue(segment)) {
-		return n.wildcard()
+		return n.findOrAddWildcard()
 	}
 	if segment != end && len(n.literal) >= maxChildren {
-		n.fold()
-		return p.child(n, segment, last)
+		n.foldChildren()
+		return p.findOrAddChild(n, segment, last)
 	}
 	p.nodes++
 	next := newNode()
@@ -91,7 +91,7 @@ func (p *paths) child(n *node, segment string, last bool) *node {
 	return next
 }
 
-func (p *paths) name(n *node, name string) {
+func (p *paths) countName(n *node, name string) {
 	if _, ok := n.names[name]; !ok {
 		if p.names >= maxNames || len(n.names) >= 64 || !isName(name) {
 			return
@@ -102,9 +102,9 @@ func (p *paths) name(n *node, name string) {
 	n.names[name]++
 }
 
-// fold merges similar children into one wildcard if there are many: leaves that are no pages of their own, and
+// foldChildren merges similar children into one wildcard if there are many: leaves that are no pages of their own, and
 // branches.
-func (n *node) fold() {
+func (n *node) foldChildren() {
 	var leaves, branches []string
 	for _, name := range slices.Sorted(maps.Keys(n.literal)) {
 		c := n.literal[name]
@@ -120,17 +120,17 @@ func (n *node) fold() {
 	if n.wild != nil && !n.folded {
 		least = manyWords // the values are numbers or hashes, and words are pages beside them
 	}
-	if alike := n.alike(leaves); len(alike) >= least {
-		n.merge(alike)
+	if alike := n.alikeLeaves(leaves); len(alike) >= least {
+		n.mergeIntoWildcard(alike)
 		n.folded = true
 	}
-	if alike := n.alikeBelow(branches); len(alike) >= manyBranches {
-		n.merge(alike)
+	if alike := n.alikeBranches(branches); len(alike) >= manyBranches {
+		n.mergeIntoWildcard(alike)
 		n.forked = true
 	}
 	if len(n.literal) >= maxChildren {
 		all := slices.Sorted(maps.Keys(n.literal))
-		n.merge(slices.DeleteFunc(all, func(name string) bool { return name == end }))
+		n.mergeIntoWildcard(slices.DeleteFunc(all, func(name string) bool { return name == end }))
 		n.folded, n.forked = true, true
 	}
 }
@@ -145,14 +145,14 @@ func (n *node) hasQuery() bool {
 	return false
 }
 
-func (n *node) merge(names []string) {
+func (n *node) mergeIntoWildcard(names []string) {
 	for _, name := range names {
-		n.wildcard().take(n.literal[name])
+		n.findOrAddWildcard().mergeNode(n.literal[name])
 		delete(n.literal, name)
 	}
 }
 
-func (n *node) take(other *node) {
+func (n *node) mergeNode(other *node) {
 	n.requests += other.requests
 	n.ends += other.ends
 	n.writes += other.writes
@@ -164,15 +164,15 @@ func (n *node) take(other *node) {
 		if n.literal[name] == nil {
 			n.literal[name] = newNode()
 		}
-		n.literal[name].take(c)
+		n.literal[name].mergeNode(c)
 	}
 	if other.wild != nil {
-		n.wildcard().take(other.wild)
+		n.findOrAddWildcard().mergeNode(other.wild)
 	}
 }
 
 func (n *node) foldAll() {
-	n.fold()
+	n.foldChildren()
 	for _, c := range n.literal {
 		c.foldAll()
 	}
@@ -204,8 +204,8 @@ type template struct {
 	at      []int    // the number of the segment of each wildcard
 }
 
-// templates lists the paths at which requests end, the most specific paths first.
-func (p *paths) templates() []*template {
+// buildTemplates lists the paths at which requests end, the most specific paths first.
+func (p *paths) buildTemplates() []*template {
 	var all []*template
 	p.root.foldAll()
 	var walk func(n *node, t template)

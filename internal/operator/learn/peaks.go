@@ -40,7 +40,7 @@ type peaks struct {
 	minClients int
 	keys       map[hottype.Key]*keyPeaks
 	active     []*keyPeaks // keys that were requested in the current second
-	least      float64     // sweep deletes idle keys whose score is lower
+	least      float64     // pruneIdleKeys deletes idle keys whose score is lower
 	now        int64
 	counts     int   // bursts that are held
 	seen       int64 // number of keys; a key that was deleted in between counts again
@@ -49,7 +49,7 @@ type peaks struct {
 	weights    []int64
 }
 
-// leastScore is the lowest score of a key that done returns.
+// leastScore is the lowest score of a key that finishScoring returns.
 const leastScore = 3
 
 func newPeaks(minClients int) *peaks {
@@ -60,24 +60,24 @@ func newPeaks(minClients int) *peaks {
 }
 
 // add records one request. Seconds come in order.
-func (c *peaks) add(key []byte, client uint32, second int64) {
-	if second != c.now {
-		c.advance(second)
+func (p *peaks) add(key []byte, client uint32, second int64) {
+	if second != p.now {
+		p.advance(second)
 	}
-	k := c.keys[hottype.Key(key)]
+	k := p.keys[hottype.Key(key)]
 	if k == nil {
-		if len(c.keys) >= maxLiveKeys || c.counts >= maxLiveCounts {
-			c.dropped++
+		if len(p.keys) >= maxLiveKeys || p.counts >= maxLiveCounts {
+			p.dropped++
 			return
 		}
 		k = &keyPeaks{measured: measured{key: hottype.Key(key)}}
-		c.keys[k.key] = k
-		c.seen++
+		p.keys[k.key] = k
+		p.seen++
 	}
 	k.total++
 	last := len(k.bursts) - 1
 	if last < 0 || k.bursts[last].second != second {
-		c.active = append(c.active, k)
+		p.active = append(p.active, k)
 	}
 	for i := last; i >= 0 && i > last-8 && k.bursts[i].second == second; i-- {
 		if k.bursts[i].client == client {
@@ -85,100 +85,100 @@ func (c *peaks) add(key []byte, client uint32, second int64) {
 			return
 		}
 	}
-	c.counts++
+	p.counts++
 	k.bursts = append(k.bursts, burst{second, client, 1})
 }
 
-func (c *peaks) advance(second int64) {
-	for _, k := range c.active {
-		c.measure(k)
+func (p *peaks) advance(second int64) {
+	for _, k := range p.active {
+		p.scoreWindows(k)
 	}
-	c.active = c.active[:0]
-	if second/60 != c.now/60 {
-		c.sweep(second)
+	p.active = p.active[:0]
+	if second/60 != p.now/60 {
+		p.pruneIdleKeys(second)
 	}
-	c.now = second
+	p.now = second
 }
 
-func (c *peaks) sweep(second int64) {
+func (p *peaks) pruneIdleKeys(second int64) {
 	for {
-		for key, k := range c.keys {
-			c.expire(k, second)
+		for key, k := range p.keys {
+			p.expire(k, second)
 			if len(k.bursts) == 0 {
 				k.bursts = nil
-				if k.best() < c.least {
-					delete(c.keys, key)
+				if k.bestScore() < p.least {
+					delete(p.keys, key)
 				}
 			}
 		}
-		if len(c.keys) < maxLiveKeys/2 || c.least > 1e6 {
+		if len(p.keys) < maxLiveKeys/2 || p.least > 1e6 {
 			return
 		}
-		c.least *= 2
+		p.least *= 2
 	}
 }
 
-func (k *keyPeaks) best() float64 { return k.score[len(windows)-1] }
+func (k *keyPeaks) bestScore() float64 { return k.score[len(windows)-1] }
 
-func (c *peaks) expire(k *keyPeaks, second int64) {
+func (p *peaks) expire(k *keyPeaks, second int64) {
 	old := 0
 	for old < len(k.bursts) && k.bursts[old].second <= second-windows[len(windows)-1] {
 		old++
 	}
-	c.counts -= old
+	p.counts -= old
 	k.bursts = slices.Delete(k.bursts, 0, old)
 }
 
-// measure scores the windows that end with the current second. A long window changes slowly, so that it is scored ten
-// times in its length, and whenever its requests have grown by a twentieth since the last time.
-func (c *peaks) measure(k *keyPeaks) {
-	c.expire(k, c.now)
+// scoreWindows scores the windows that end with the current second. A long window changes slowly, so that it is scored
+// ten times in its length, and whenever its requests have grown by a twentieth since the last time.
+func (p *peaks) scoreWindows(k *keyPeaks) {
+	p.expire(k, p.now)
 	for i, w := range windows {
 		asked := int64(0)
 		from := len(k.bursts)
-		for from > 0 && k.bursts[from-1].second > c.now-w {
+		for from > 0 && k.bursts[from-1].second > p.now-w {
 			from--
 			asked += int64(k.bursts[from].n)
 		}
-		if float64(asked) <= k.score[i] || c.now-k.seen[i] < w/10 && 20*asked <= 21*k.had[i] {
+		if float64(asked) <= k.score[i] || p.now-k.seen[i] < w/10 && 20*asked <= 21*k.had[i] {
 			continue
 		}
-		k.seen[i], k.had[i] = c.now, asked
-		if score := c.score(k.bursts[from:]); score > k.score[i] {
-			k.score[i], k.asked[i], k.who[i] = score, asked, int64(len(c.perClient))
+		k.seen[i], k.had[i] = p.now, asked
+		if score := p.scoreOf(k.bursts[from:]); score > k.score[i] {
+			k.score[i], k.asked[i], k.who[i] = score, asked, int64(len(p.perClient))
 		}
 	}
 }
 
-// score returns the highest threshold t such that the requests, each client capped at t/minClients, reach t. With the h
-// heaviest clients over the cap, t = h t/minClients + all others; the score is the minimum of t over h.
-func (c *peaks) score(bursts []burst) float64 {
-	clear(c.perClient)
+// scoreOf returns the highest threshold t such that the requests, each client capped at t/minClients, reach t. With the
+// h heaviest clients over the cap, t = h t/minClients + all others; the score is the minimum of t over h.
+func (p *peaks) scoreOf(bursts []burst) float64 {
+	clear(p.perClient)
 	rest := int64(0)
 	for _, b := range bursts {
-		c.perClient[b.client] += int64(b.n)
+		p.perClient[b.client] += int64(b.n)
 		rest += int64(b.n)
 	}
-	c.weights = slices.AppendSeq(c.weights[:0], maps.Values(c.perClient))
-	slices.Sort(c.weights)
-	slices.Reverse(c.weights)
-	m := float64(c.minClients)
+	p.weights = slices.AppendSeq(p.weights[:0], maps.Values(p.perClient))
+	slices.Sort(p.weights)
+	slices.Reverse(p.weights)
+	m := float64(p.minClients)
 	best := float64(rest)
-	for h := 1; h < c.minClients; h++ {
-		if h <= len(c.weights) {
-			rest -= c.weights[h-1]
+	for h := 1; h < p.minClients; h++ {
+		if h <= len(p.weights) {
+			rest -= p.weights[h-1]
 		}
 		best = min(best, float64(rest)*m/(m-float64(h)))
 	}
 	return best
 }
 
-// done ends the last second and returns the keys whose score reaches leastScore.
-func (c *peaks) done() []*measured {
-	c.advance(c.now + 1)
+// finishScoring ends the last second and returns the keys whose score reaches leastScore.
+func (p *peaks) finishScoring() []*measured {
+	p.advance(p.now + 1)
 	var all []*measured
-	for _, k := range c.keys {
-		if k.best() >= leastScore {
+	for _, k := range p.keys {
+		if k.bestScore() >= leastScore {
 			all = append(all, &k.measured)
 		}
 	}

@@ -21,17 +21,17 @@ const (
 )
 
 // trackers match the names of parameters that advertising and analytics append to links.
-var trackers = globs(rules.Trackers()...)
+var trackers = newGlobs(rules.Trackers()...)
 
 // secrets match the names of parameters that belong to one person or one request.
-var secrets = globs(
+var secrets = newGlobs(
 	"*session*", "sid", "sessid", "jsessionid", "phpsessid", "*token*", "auth", "*apikey*", "api_key", "sig",
 	"*signature*", "nonce", "csrf*", "_csrf", "*password*", "code", "state", "rnd", "rand", "random", "cb",
 	"cachebust*", "nocache", "*requestid*", "request_id", "visitor*", "uid", "cid", "clientid", "client_id",
 	"deviceid", "device_id",
 )
 
-func globs(patterns ...string) (all []canon.Glob) {
+func newGlobs(patterns ...string) (all []canon.Glob) {
 	for _, p := range patterns {
 		all = append(all, canon.NewGlob(p))
 	}
@@ -45,7 +45,7 @@ func matchesAny(all []canon.Glob, name string) bool {
 
 // views match the names of parameters that show a page in another way, or name where the visitor came from. They are
 // not part of a pair.
-var views = globs(
+var views = newGlobs(
 	"ref", "referrer", "referer", "source", "src", "via", "from", "campaign", "medium", "page", "p", "offset",
 	"start", "limit", "per_page", "sort", "order", "lang", "locale", "hl", "format", "view", "tab", "theme", "v", "ver",
 	"version",
@@ -56,11 +56,11 @@ const leastValues = 5
 // majority is the share of a parameter's requests from which on their sort of values is the sort of the parameter.
 const majority = 0.8
 
-// classify returns the role of a parameter, and the reason. Uniqueness alone does not decide: searches are as unique as
-// cache-busters, but people share their words. A value of the path is never noise, because it names the page.
-func classify(name string, inPath bool, v *values) (role, string) {
+// classifyParam returns the role of a parameter, and the reason. Uniqueness alone does not decide: searches are as
+// unique as cache-busters, but people share their words. A value of the path is never noise, because it names the page.
+func classifyParam(name string, inPath bool, v *values) (role, string) {
 	n := float64(max(v.requests, 1))
-	unique := v.uniqueness()
+	unique := v.uniqueShare()
 	random := v.requests >= 20 && float64(v.random) >= majority*n
 	switch {
 	case inPath:
@@ -70,13 +70,13 @@ func classify(name string, inPath bool, v *values) (role, string) {
 		return noise, "its values are the time of the request"
 	case float64(v.fractions) >= majority*n:
 		return noise, "its values are random fractions"
-	case matchesAny(secrets, name) && (v.repeats >= 10 && v.sharedness() < 0.2 || unique >= 0.5 && random):
+	case matchesAny(secrets, name) && (v.repeats >= 10 && v.otherClientShare() < 0.2 || unique >= 0.5 && random):
 		return noise, "by its name and its values it belongs to one client or one request"
 	case v.requests >= 50 && unique >= 0.9 && random:
 		return noise, fmt.Sprintf("%.0f %% of its requests bring a new value, which no person typed", min(100, 100*unique))
-	case v.repeats >= 50 && v.sharedness() < 0.1 && v.distinct.count() >= 20:
+	case v.repeats >= 50 && v.otherClientShare() < 0.1 && v.distinct.count() >= 20:
 		return noise, fmt.Sprintf("each value belongs to one client: the next request is another's in %.0f %%",
-			100*v.sharedness())
+			100*v.otherClientShare())
 	}
 	switch {
 	case v.topShare() >= 0.98:
@@ -101,9 +101,9 @@ const maxIgnored = 40
 // the log does not have them.
 var usual = []string{"utm_*", "gclid", "fbclid", "msclkid", "_"}
 
-// noise returns the parameters that are noise at every path at which they are tracked: by their values, or, for
+// findNoise returns the parameters that are noise at every path at which they are tracked: by their values, or, for
 // trackers that are too rare to be tracked, by their names.
-func (s *survey) noise(p *paths) []ignored {
+func (s *survey) findNoise(p *paths) []ignored {
 	found, kept := map[string]*ignored{}, map[string]bool{}
 	for _, pl := range s.places {
 		for _, t := range pl.params {
@@ -122,7 +122,7 @@ func (s *survey) noise(p *paths) []ignored {
 			i.requests += t.requests
 		}
 	}
-	for _, t := range p.templates() {
+	for _, t := range p.buildTemplates() {
 		for name, n := range t.names {
 			if matchesAny(trackers, name) && found[name] == nil {
 				found[name] = &ignored{glob: name, requests: n, why: "a tracking parameter by its name"}
@@ -131,7 +131,7 @@ func (s *survey) noise(p *paths) []ignored {
 	}
 	var all []ignored
 	for name, i := range found {
-		if !kept[name] && !matchesAny(globs(usual...), name) {
+		if !kept[name] && !matchesAny(newGlobs(usual...), name) {
 			all = append(all, *i)
 		}
 	}

@@ -143,10 +143,10 @@ func (s *shape) log(seed uint64) []byte {
 				put(second, "198.51.100.9", s.page(loopPage), "Mozilla/5.0 (loop)", 200)
 			}
 		}
-		for n := range 10 * int(one(s.scanner)) {
+		for n := range 10 * int(oneIf(s.scanner)) {
 			put(second, "203.0.113.66", fmt.Sprintf("/topic/.env?id=%d&x=%d", r.IntN(1e6), n), "Mozilla/5.0 (x)", 404)
 		}
-		for n := range 20 * int(one(s.pollers)) {
+		for n := range 20 * int(oneIf(s.pollers)) {
 			put(second, fmt.Sprintf("84.0.0.%d", n), s.page(40_000+n), "Mozilla/5.0 (poller)", 200)
 		}
 	}
@@ -158,7 +158,7 @@ func (s *shape) log(seed uint64) []byte {
 	return out.Bytes()
 }
 
-func one(is bool) int {
+func oneIf(is bool) int {
 	if is {
 		return 1
 	}
@@ -199,7 +199,7 @@ func (s *shape) keys(set *rules.Set, pages ...int) (keys []hottype.Key) {
 
 // At sites of many shapes all viral values are found and no others, no rule tracks noise, and hardly any ordinary
 // client is denied a request.
-func TestLearnInManyShapes(t *testing.T) {
+func TestLearn_FindsKeysInManyShapes(t *testing.T) {
 	t.Parallel()
 	nightly := os.Getenv("HOTPARAM_NIGHTLY") != ""
 	for name, s := range shapes() {
@@ -207,7 +207,7 @@ func TestLearnInManyShapes(t *testing.T) {
 		if !nightly && !slices.Contains(dailyShapes, name) {
 			continue
 		}
-		for seed := range uint64(1 + 2*one(nightly)) {
+		for seed := range uint64(1 + 2*oneIf(nightly)) {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
 				t.Parallel()
 				s.check(t, s.log(seed))

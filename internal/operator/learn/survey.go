@@ -46,7 +46,7 @@ func newSurvey(p *paths, leastRequests int64) *survey {
 		param *tracked
 	}
 	var all []found
-	for _, t := range p.templates() {
+	for _, t := range p.buildTemplates() {
 		pl := &place{template: t, pairs: make(map[[2]int]*distinct[struct{}])}
 		s.places = append(s.places, pl)
 		for i, name := range t.wild {
@@ -93,7 +93,7 @@ func (s *survey) add(seen *replay.Seen) {
 			note(i, segments[p.segment])
 		}
 	}
-	for name, value := range pairs(query) {
+	for name, value := range queryParams(query) {
 		for i, p := range pl.params {
 			if p.segment < 0 && p.name == name {
 				note(i, value)
@@ -102,12 +102,12 @@ func (s *survey) add(seen *replay.Seen) {
 	}
 	for i := range min(maxPaired, len(pl.params)) {
 		for j := range i {
-			pl.pair(j, i, s.hashes)
+			pl.countPair(j, i, s.hashes)
 		}
 	}
 }
 
-func (pl *place) pair(i, j int, hashes []uint64) {
+func (pl *place) countPair(i, j int, hashes []uint64) {
 	if hashes[i] == 0 || hashes[j] == 0 {
 		return
 	}
@@ -116,26 +116,26 @@ func (pl *place) pair(i, j int, hashes []uint64) {
 		d = &distinct[struct{}]{}
 		pl.pairs[[2]int{i, j}] = d
 	}
-	d.at(canon.Mix(hashes[i]*31 + hashes[j]))
+	d.add(canon.Mix(hashes[i]*31 + hashes[j]))
 }
 
-func (s *survey) judgeAll() {
+func (s *survey) classifyAll() {
 	for _, pl := range s.places {
 		for _, p := range pl.params {
-			p.role, p.why = classify(p.name, p.segment >= 0, p.values)
+			p.role, p.why = classifyParam(p.name, p.segment >= 0, p.values)
 		}
 		for i := range pl.params {
-			pl.signs(i)
+			pl.markDependentNoise(i)
 		}
 	}
 }
 
-// signs makes a parameter noise if it changes with noise parameter i, which is unique: the two have as many pairs as
-// each has values, such as a nonce and its signature. A parameter of which each value has many values of the unique
-// parameter is not made noise.
-func (pl *place) signs(i int) {
+// markDependentNoise makes a parameter noise if it changes with noise parameter i, which is unique: the two have as
+// many pairs as each has values, such as a nonce and its signature. A parameter of which each value has many values of
+// the unique parameter is not made noise.
+func (pl *place) markDependentNoise(i int) {
 	a := pl.params[i]
-	if a.role != noise || a.values.uniqueness() < 0.9 {
+	if a.role != noise || a.values.uniqueShare() < 0.9 {
 		return
 	}
 	for j := range min(maxPaired, len(pl.params)) {
@@ -150,10 +150,10 @@ func (pl *place) signs(i int) {
 	}
 }
 
-// follows returns the parameter that decides the value of parameter i, or "" if there is none: the two parameters have
-// hardly more pairs than the deciding one has values. If two parameters decide each other, the one with more values is
-// kept, then the one with shorter values.
-func (pl *place) follows(i int) string {
+// decidingParam returns the parameter that decides the value of parameter i, or "" if there is none: the two parameters
+// have hardly more pairs than the deciding one has values. If two parameters decide each other, the one with more
+// values is kept, then the one with shorter values.
+func (pl *place) decidingParam(i int) string {
 	for j := range min(maxPaired, len(pl.params)) {
 		a, b := pl.params[j], pl.params[i]
 		key := [2]int{min(i, j), max(i, j)}
@@ -175,21 +175,22 @@ func (pl *place) follows(i int) string {
 // maxPairs is the number of parameters of a query that are read.
 const maxPairs = 64
 
-// pairs yields the first maxPairs parameters of a query, decoded. A text that cannot be decoded is yielded unchanged.
-func pairs(query string) iter.Seq2[string, string] {
+// queryParams yields the first maxPairs parameters of a query, decoded. A text that cannot be decoded is yielded
+// unchanged.
+func queryParams(query string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for i := 0; query != "" && i < maxPairs; i++ {
 			var pair string
 			pair, query, _ = strings.Cut(query, "&")
 			name, value, _ := strings.Cut(pair, "=")
-			if name != "" && !yield(decoded(name), decoded(value)) {
+			if name != "" && !yield(decodeQuery(name), decodeQuery(value)) {
 				return
 			}
 		}
 	}
 }
 
-func decoded(s string) string {
+func decodeQuery(s string) string {
 	if !strings.ContainsAny(s, "%+") {
 		return s
 	}
@@ -216,8 +217,8 @@ func (c *clock) add(at time.Time) {
 	c.seconds[at.Second()]++
 }
 
-// span returns the time from the first to the last request.
-func (c *clock) span() time.Duration { return c.last.Sub(c.first) }
+// timeSpan returns the time from the first to the last request.
+func (c *clock) timeSpan() time.Duration { return c.last.Sub(c.first) }
 
 // few is the maximum number of the 60 minutes or seconds that have requests in a log whose times are squeezed or
 // rounded. In other logs all minutes and seconds have requests.
@@ -226,19 +227,19 @@ const few = 6
 // leastForClock is the minimum number of requests of a log for this test.
 const leastForClock = 500
 
-// fault returns the reason why the times of the log are not the times of the requests, or "" if they are right.
-func (c *clock) fault() string {
+// faultReason returns the reason why the times of the log are not the times of the requests, or "" if they are right.
+func (c *clock) faultReason() string {
 	used := func(of [60]int64) (n int) {
 		for _, k := range of {
-			n += int(one(k > 0))
+			n += int(oneIf(k > 0))
 		}
 		return n
 	}
 	switch {
 	case c.requests < leastForClock:
-	case c.span() > 6*time.Hour && used(c.minutes) <= few:
+	case c.timeSpan() > 6*time.Hour && used(c.minutes) <= few:
 		return "the time of this log is squeezed, into the same few minutes of every hour, which says nothing about rates"
-	case c.span() > 10*time.Minute && used(c.seconds) <= few:
+	case c.timeSpan() > 10*time.Minute && used(c.seconds) <= few:
 		return "the time of this log is rounded, to the same few seconds of every minute, which says nothing about rates"
 	}
 	return ""

@@ -47,23 +47,23 @@ func wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
-func (o *Outcome) lines(p *Proposal) []string {
+func (o *Outcome) summaryLines(p *Proposal) []string {
 	r := o.Replay
 	denied := int64(r.Denied.Total())
 	all := []string{fmt.Sprintf("Enforced on this log: %s would have been hot, and %d looked so because of a loop. "+
 		"%s of %s requests would have been denied (%.2f %%), %s of them by windows per client.",
-		counted(int64(o.Hot), "key", "keys"), o.Loops, replay.Grouped(denied), replay.Grouped(r.Requests),
+		formatCount(int64(o.Hot), "key", "keys"), o.Loops, replay.Grouped(denied), replay.Grouped(r.Requests),
 		100*float64(denied)/float64(max(r.Requests, 1)), replay.Grouped(int64(r.Denied.OfClient())))}
 	if len(p.rules) > 0 {
 		all = append(all, fmt.Sprintf("With half the limits of hot keys: %s would have been denied.",
-			counted(o.DeniedHarder, "request", "requests")))
+			formatCount(o.DeniedHarder, "request", "requests")))
 	}
 	all = append(all, fmt.Sprintf("Clients denied a request at least once: %s of %s ordinary ones (%s by windows "+
 		"per client), and %s. Of the %s requests of clients that are no loops or scanners, windows per client would "+
 		"have denied %s.", replay.Grouped(o.Hurt), replay.Grouped(o.Ordinary), replay.Grouped(o.HurtByIP),
-		counted(o.Stopped, "loop or scanner", "loops and scanners"), replay.Grouped(o.Usual),
+		formatCount(o.Stopped, "loop or scanner", "loops and scanners"), replay.Grouped(o.Usual),
 		replay.Grouped(o.UsualByIP)))
-	if list := valuesOf(r.Hot); list != "" {
+	if list := formatKeys(r.Hot); list != "" {
 		all = append(all, "Hot, by many clients: "+list+".")
 	}
 	hot := map[hottype.Key]bool{}
@@ -71,45 +71,45 @@ func (o *Outcome) lines(p *Proposal) []string {
 		hot[s.Key] = true
 	}
 	loops := slices.DeleteFunc(slices.Clone(r.Loops), func(s replay.Span) bool { return hot[s.Key] })
-	if list := valuesOf(loops); list != "" {
+	if list := formatKeys(loops); list != "" {
 		all = append(all, "Requested by one or a few clients again and again: "+list+".")
 	}
 	for _, k := range [...]kind{loop, scanner} {
 		var list []string
-		for _, d := range p.described(k) {
+		for _, d := range p.clientsOfKind(k) {
 			list = append(list, d.String())
 		}
 		if len(list) > 0 {
 			all = append(all, fmt.Sprintf("Busiest %s: %s.", k, strings.Join(list, ", ")))
 		}
 	}
-	_, machines := p.machines()
+	_, machines := p.exemptMachines()
 	all = append(all, machines...)
 	return append(all, "All limits are in shadow mode: they deny nothing until you change that.")
 }
 
 func (p *Proposal) Write(w io.Writer) error {
 	var f file
-	census := p.visitors.census()
+	census := p.visitors.countKinds()
 	for _, s := range p.Read.Sources {
-		f.line("%s: read as %s", replay.Printable(s.Name), replay.Printable(string(s.Format)))
+		f.writeLine("%s: read as %s", replay.Printable(s.Name), replay.Printable(string(s.Format)))
 	}
-	f.line("%s, %s: %s", counted(p.Read.Requests, "request", "requests"),
-		counted(int64(len(p.visitors.all)), "client", "clients"), kindsOf(census))
+	f.writeLine("%s, %s: %s", formatCount(p.Read.Requests, "request", "requests"),
+		formatCount(int64(len(p.visitors.all)), "client", "clients"), formatKinds(census))
 	for _, r := range p.rules {
 		what := "nothing stands out yet"
-		if r.found() {
-			what = counted(int64(r.viral), "value", "values") + " went viral"
+		if r.hasViralValues() {
+			what = formatCount(int64(r.viral), "value", "values") + " went viral"
 		}
-		f.line("rule %s: %s by %s; hot from %d in %d s; %s", r.name, r.at.pattern, strings.Join(r.names(), ", "),
-			r.requests, r.window, what)
+		f.writeLine("rule %s: %s by %s; hot from %d in %d s; %s", r.name, r.at.pattern,
+			strings.Join(r.paramNames(), ", "), r.requests, r.window, what)
 	}
 	if len(p.rules) == 0 {
-		f.line("no path has a parameter whose values many clients want at a time: everything is watched, " +
+		f.writeLine("no path has a parameter whose values many clients want at a time: everything is watched, " +
 			"nothing is limited")
 	}
-	for _, line := range append(p.caveats(), p.Outcome.lines(p)...) {
-		f.line("%s", line)
+	for _, line := range append(p.listCaveats(), p.Outcome.summaryLines(p)...) {
+		f.writeLine("%s", line)
 	}
 	if _, err := io.WriteString(w, f.String()); err != nil {
 		return fmt.Errorf("learn: writing: %w", err)
@@ -117,33 +117,33 @@ func (p *Proposal) Write(w io.Writer) error {
 	return nil
 }
 
-func kindsOf(census [kinds]int64) string {
+func formatKinds(census [kinds]int64) string {
 	var all []string
 	for k, n := range census {
 		if n > 0 {
-			all = append(all, counted(n, kindNames[k][0], kindNames[k][1]))
+			all = append(all, formatCount(n, kindNames[k][0], kindNames[k][1]))
 		}
 	}
 	return strings.Join(all, ", ")
 }
 
-// counted writes the number of things with their name.
-func counted(n int64, thing, things string) string {
+// formatCount writes the number of things with their name.
+func formatCount(n int64, thing, things string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
 	return replay.Grouped(n) + " " + things
 }
 
-// about writes a number that may come from a sample.
-func about(n float64) string {
+// formatEstimate writes a number that may come from a sample.
+func formatEstimate(n float64) string {
 	if n > maxValues {
 		return "about " + replay.Grouped(int64(n))
 	}
 	return replay.Grouped(int64(n))
 }
 
-func spanOf(d time.Duration) string {
+func formatSpan(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%.0f seconds", d.Seconds())
@@ -155,8 +155,8 @@ func spanOf(d time.Duration) string {
 	return fmt.Sprintf("%.0f days", d.Hours()/24)
 }
 
-// valuesOf lists the keys of spans, the keys with the highest rate first.
-func valuesOf(spans []replay.Span) string {
+// formatKeys lists the keys of spans, the keys with the highest rate first.
+func formatKeys(spans []replay.Span) string {
 	peaks := map[hottype.Key]float64{}
 	for _, s := range spans {
 		peaks[s.Key] = max(peaks[s.Key], s.PeakRate)
@@ -174,7 +174,7 @@ func valuesOf(spans []replay.Span) string {
 	return strings.Join(list, ", ")
 }
 
-func differentKeys(spans []replay.Span) int {
+func countKeys(spans []replay.Span) int {
 	keys := map[hottype.Key]bool{}
 	for _, s := range spans {
 		keys[s.Key] = true

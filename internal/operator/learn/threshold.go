@@ -29,7 +29,7 @@ type threshold struct {
 	least        float64 // the lowest score of a viral value
 }
 
-func (t *threshold) found() bool { return t.viral > 0 }
+func (t *threshold) hasViralValues() bool { return t.viral > 0 }
 
 // A value that is requested from the first line of the log to the last is viral if it stands out against the other
 // values: by its share of all requests, and by its rate. A log of the incident itself has such values.
@@ -54,34 +54,34 @@ func isSteady(m *measured, index int, span time.Duration) bool {
 	return peak < 1.8*mean || peak < mean+5*math.Sqrt(mean)+leastThreshold && mean >= 1
 }
 
-// choose returns the threshold of a candidate with the given number of different values, in the shortest window in
-// which the numbers are large enough. apart is true if the keys are values of one parameter, of which one can stand
-// apart from the others.
-func choose(keys []*measured, values float64, span time.Duration, apart bool) threshold {
+// chooseThreshold returns the threshold of a candidate with the given number of different values, in the shortest
+// window in which the numbers are large enough. apart is true if the keys are values of one parameter, of which one can
+// stand apart from the others.
+func chooseThreshold(keys []*measured, values float64, span time.Duration, apart bool) threshold {
 	var best threshold
 	for i := range windows {
-		t := inWindow(keys, i, values, span, apart)
+		t := thresholdInWindow(keys, i, values, span, apart)
 		switch {
-		case t.found() && t.requests >= usefulThreshold:
+		case t.hasViralValues() && t.requests >= usefulThreshold:
 			return t
-		case t.found() || !best.found():
+		case t.hasViralValues() || !best.hasViralValues():
 			best = t
 		}
 	}
-	if best.found() {
+	if best.hasViralValues() {
 		return best
 	}
 	for i := range windows {
-		if best = inWindow(keys, i, values, span, apart); best.requests >= usefulThreshold {
+		if best = thresholdInWindow(keys, i, values, span, apart); best.requests >= usefulThreshold {
 			break
 		}
 	}
 	return best
 }
 
-// inWindow finds the widest gap between the scores of the highest keys. Steady keys do not make a gap unless they are
-// dominant, and do not end the search. Without a gap the threshold is well above all scores of the log.
-func inWindow(keys []*measured, index int, values float64, span time.Duration, apart bool) threshold {
+// thresholdInWindow finds the widest gap between the scores of the highest keys. Steady keys do not make a gap unless
+// they are dominant, and do not end the search. Without a gap the threshold is well above all scores of the log.
+func thresholdInWindow(keys []*measured, index int, values float64, span time.Duration, apart bool) threshold {
 	t := threshold{window: windows[index], index: index}
 	slices.SortFunc(keys, func(a, b *measured) int {
 		return cmp.Or(cmp.Compare(b.score[index], a.score[index]), cmp.Compare(a.key, b.key))
@@ -101,13 +101,13 @@ func inWindow(keys []*measured, index int, values float64, span time.Duration, a
 	for i := 0; i < limit && score(i) >= leastThreshold; i++ {
 		if isSteady(keys[i], index, span) {
 			steady++
-			dominant += int(one(apart && float64(keys[i].total) >= dominantShare*float64(total)))
+			dominant += int(oneIf(apart && float64(keys[i].total) >= dominantShare*float64(total)))
 		}
 		ratio := score(i) / max(score(i+1), chance)
 		bursts := i + 1 - steady
 		switch {
 		case ratio < t.ratio || score(i) < leastMargin*leastThreshold:
-		case bursts > 0 && steady-dominant > bursts*int(one(apart)): // popular values, which are always requested
+		case bursts > 0 && steady-dominant > bursts*int(oneIf(apart)): // popular values, which are always requested
 		case bursts == 0 && (dominant < steady || dominant > maxDominant):
 		case bursts == 0 && (ratio < dominantGap || score(i) < usefulThreshold):
 		default:
@@ -121,20 +121,20 @@ func inWindow(keys []*measured, index int, values float64, span time.Duration, a
 		return list
 	}
 	t.above, t.below = first(0, min(3, t.viral)), first(t.viral, 3)
-	if t.found() {
+	if t.hasViralValues() {
 		above, below := score(t.viral-1), score(t.viral)
 		t.least = above
-		t.requests = nice(max(math.Sqrt(above*below), leastThreshold), below, above)
+		t.requests = roundBetween(max(math.Sqrt(above*below), leastThreshold), below, above)
 		return t
 	}
 	p99 := score(int(values / 100))
-	t.requests = nice(max(leastThreshold, 3*p99, 2*score(0)), 0, math.MaxInt32)
+	t.requests = roundBetween(max(leastThreshold, 3*p99, 2*score(0)), 0, math.MaxInt32)
 	return t
 }
 
-// raise lifts the threshold above an ordinary score. If the new threshold is not below the viral values, there is no
-// gap.
-func (t *threshold) raise(ordinary float64) {
+// raiseAbove lifts the threshold above an ordinary score. If the new threshold is not below the viral values, there is
+// no gap.
+func (t *threshold) raiseAbove(ordinary float64) {
 	switch want := int64(leastMargin*ordinary) + 1; {
 	case want <= t.requests:
 	case float64(want) < t.least:
@@ -144,8 +144,8 @@ func (t *threshold) raise(ordinary float64) {
 	}
 }
 
-// gap writes the highest scores, with a bar at the threshold.
-func gap(t *threshold) string {
+// formatGap writes the highest scores, with a bar at the threshold.
+func formatGap(t *threshold) string {
 	list := func(scores []float64) string {
 		var all []string
 		for _, s := range scores {
@@ -167,8 +167,8 @@ func gap(t *threshold) string {
 	}
 }
 
-// nice rounds to two digits if the result is between the bounds.
-func nice(x, above, below float64) int64 {
+// roundBetween rounds to two digits if the result is between the bounds.
+func roundBetween(x, above, below float64) int64 {
 	step := math.Pow(10, max(0, math.Floor(math.Log10(x))-1))
 	if n := math.Round(x/step) * step; n > above && n < below {
 		return int64(n)
@@ -211,7 +211,7 @@ type perIP struct {
 // isOrdinary reports whether limits must not deny a client's requests: a person, or an address that many people share.
 func isOrdinary(k kind) bool { return k == person || k == sharedAddress }
 
-func (v *visitors) perIP(proxied, clock string) perIP {
+func (v *visitors) proposeWindows(proxied, clock string) perIP {
 	var second, minute []int64
 	ofOrdinary := int64(0)
 	for _, c := range v.all {
@@ -249,18 +249,18 @@ func (v *visitors) perIP(proxied, clock string) perIP {
 	p.top1s, p.top60s = second[at], minute[at]
 	p.fixed = max(least1s, roundUp(personFactor*float64(p.top1s)))
 	p.sliding = max(least60s, roundUp(personFactor*float64(p.top60s)))
-	p.count(v)
+	p.countAbove(v)
 	return p
 }
 
-// widen raises the windows by half. It is called if they deny too many requests of clients that are no loops.
-func (p *perIP) widen(v *visitors) {
+// widenWindows raises the windows by half. It is called if they deny too many requests of clients that are no loops.
+func (p *perIP) widenWindows(v *visitors) {
 	p.fixed, p.sliding = roundUp(personFactor*float64(p.fixed)), roundUp(personFactor*float64(p.sliding))
 	p.widened = true
-	p.count(v)
+	p.countAbove(v)
 }
 
-func (p *perIP) count(v *visitors) {
+func (p *perIP) countAbove(v *visitors) {
 	p.above, p.loops, p.stopped = 0, 0, 0
 	for _, c := range v.all {
 		over := int64(c.peak1s) > p.fixed || int64(c.peak60s) > p.sliding

@@ -17,8 +17,8 @@ type distinct[V any] struct {
 	skip uint64 // hashes with any of these bits are not in the sample
 }
 
-// at returns the value kept for a hash, or nil if the hash is not in the sample.
-func (d *distinct[V]) at(h uint64) *V {
+// add adds a hash, and returns the value that is held for it, or nil if the hash is not in the sample.
+func (d *distinct[V]) add(h uint64) *V {
 	if h&d.skip != 0 {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (d *distinct[V]) at(h uint64) *V {
 	return v
 }
 
-// count returns about the number of different hashes.
+// count returns an estimate of the number of different hashes.
 func (d *distinct[V]) count() float64 { return float64(len(d.held)) * float64(d.skip+1) }
 
 type lastClient struct {
@@ -73,10 +73,10 @@ func (v *values) add(value string, client uint32, at time.Time) {
 	v.requests++
 	v.bytes += int64(len(value))
 	h := hash(value)
-	if a := v.distinct.at(h); a != nil {
+	if a := v.distinct.add(h); a != nil {
 		if a.known {
 			v.repeats++
-			v.others += one(a.client != client)
+			v.others += oneIf(a.client != client)
 		}
 		a.client, a.known = client, true
 	}
@@ -88,17 +88,17 @@ func (v *values) add(value string, client uint32, at time.Time) {
 			}
 		}
 	}
-	v.clocks += one(isClock(value, at))
-	v.fractions += one(isFraction(value))
-	v.random += one(isRandom(value))
+	v.clocks += oneIf(isClock(value, at))
+	v.fractions += oneIf(isFraction(value))
+	v.random += oneIf(isRandom(value))
 }
 
-// uniqueness returns the number of different values as a share of the requests.
-func (v *values) uniqueness() float64 { return v.distinct.count() / float64(max(v.requests, 1)) }
+// uniqueShare returns the number of different values as a share of the requests.
+func (v *values) uniqueShare() float64 { return v.distinct.count() / float64(max(v.requests, 1)) }
 
-// sharedness returns the chance that the next request for a value comes from another client, or 1 if no value was
+// otherClientShare returns the chance that the next request for a value comes from another client, or 1 if no value was
 // repeated.
-func (v *values) sharedness() float64 {
+func (v *values) otherClientShare() float64 {
 	if v.repeats == 0 {
 		return 1
 	}

@@ -17,7 +17,7 @@ const (
 )
 
 func (p *Proposal) WriteYAML(w io.Writer) error {
-	if _, err := io.WriteString(w, p.head()+p.text(shadow, 1)); err != nil {
+	if _, err := io.WriteString(w, p.formatHeader()+p.formatConfig(shadow, 1)); err != nil {
 		return fmt.Errorf("learn: writing the configuration: %w", err)
 	}
 	return nil
@@ -25,37 +25,39 @@ func (p *Proposal) WriteYAML(w io.Writer) error {
 
 type file struct{ strings.Builder }
 
-func (f *file) line(format string, args ...any) { fmt.Fprintf(f, format+"\n", args...) }
+func (f *file) writeLine(format string, args ...any) { fmt.Fprintf(f, format+"\n", args...) }
 
-// comment writes a comment. Its arguments may come from a log, so that the text is made printable, which also removes
-// line ends.
-func (f *file) comment(indent, format string, args ...any) {
+// writeComment writes a comment. Its arguments may come from a log, so that the text is made printable, which also
+// removes line ends.
+func (f *file) writeComment(indent, format string, args ...any) {
 	for _, line := range wrap(replay.Printable(fmt.Sprintf(format, args...)), 110-len(indent)) {
-		f.line("%s# %s", indent, line)
+		f.writeLine("%s# %s", indent, line)
 	}
 }
 
-// head returns the header of the file: the logs it was learned from and the effect it would have had.
-func (p *Proposal) head() string {
+// formatHeader returns the header of the file: the logs it was learned from and the effect it would have had.
+func (p *Proposal) formatHeader() string {
 	var f file
 	r, o := p.Read, &p.Outcome
-	f.comment("", "Learned by `%s` from %s by %s, %s to %s UTC.", p.by, counted(r.Requests, "request", "requests"),
-		counted(int64(len(p.visitors.all)), "client", "clients"), replay.Clock(r.First), replay.Clock(r.Last))
-	if hours := p.clock.span().Hours(); hours < 7*24 {
-		f.comment("", "It is a sketch of %s, not of a usual week: learn again from more.", spanOf(p.clock.span()))
+	f.writeComment("", "Learned by `%s` from %s by %s, %s to %s UTC.", p.by,
+		formatCount(r.Requests, "request", "requests"), formatCount(int64(len(p.visitors.all)), "client", "clients"),
+		replay.Clock(r.First), replay.Clock(r.Last))
+	if hours := p.clock.timeSpan().Hours(); hours < 7*24 {
+		f.writeComment("", "It is a sketch of %s, not of a usual week: learn again from more.",
+			formatSpan(p.clock.timeSpan()))
 	}
-	for _, line := range p.caveats() {
-		f.comment("", "%s", line)
+	for _, line := range p.listCaveats() {
+		f.writeComment("", "%s", line)
 	}
-	f.line("#")
-	for _, line := range o.lines(p) {
-		f.comment("", "%s", line)
+	f.writeLine("#")
+	for _, line := range o.summaryLines(p) {
+		f.writeComment("", "%s", line)
 	}
-	f.line("")
+	f.writeLine("")
 	return f.String()
 }
 
-func (p *Proposal) caveats() (all []string) {
+func (p *Proposal) listCaveats() (all []string) {
 	all = append(all, p.notes...)
 	if p.squeezed != "" {
 		all = append(all, "No rule is certain: "+p.squeezed+".")
@@ -64,7 +66,7 @@ func (p *Proposal) caveats() (all []string) {
 		all = append(all, "Clients are not known: "+p.proxied+". So min_clients is 0, which takes a loop for many, "+
 			"and there are no windows per client. Log the client's address (ip.trusted_proxies, X-Forwarded-For) and learn again.")
 	}
-	all = append(all, p.doubts()...)
+	all = append(all, p.listDoubts()...)
 	if p.visitors.dropped > 0 {
 		all = append(all, fmt.Sprintf("%s requests are by clients beyond the %s that are tracked.",
 			replay.Grouped(p.visitors.dropped), replay.Grouped(maxClients)))
@@ -86,7 +88,7 @@ const (
 	smallClients  = 100
 )
 
-func (p *Proposal) doubts() (all []string) {
+func (p *Proposal) listDoubts() (all []string) {
 	if p.cut != nil {
 		all = append(all, fmt.Sprintf("The log could not be read to its end (%v): this is learned from what could be read.",
 			p.cut))
@@ -108,66 +110,70 @@ func (p *Proposal) doubts() (all []string) {
 	return all
 }
 
-// text returns the configuration, with the limits divided by divide, because a dry run also tries lower limits.
-func (p *Proposal) text(m mode, divide int64) string {
+// formatConfig returns the configuration, with the limits divided by divide, because a dry run also tries lower limits.
+func (p *Proposal) formatConfig(m mode, divide int64) string {
 	var f file
-	f.line("rules:")
+	f.writeLine("rules:")
 	for _, r := range p.rules {
-		p.pages(&f, r)
-		p.rule(&f, r, m, divide)
+		p.writePageRules(&f, r)
+		p.writeRule(&f, r, m, divide)
 	}
-	p.catchAll(&f)
-	p.windows(&f, m)
+	p.writeCatchAll(&f)
+	p.writeWindows(&f, m)
 	return f.String()
 }
 
-// pages writes rules of their own for pages that a pattern would take for values.
-func (p *Proposal) pages(f *file, r *proposed) {
+// writePageRules writes rules of their own for pages that a pattern would take for values.
+func (p *Proposal) writePageRules(f *file, r *proposed) {
 	for i, m := range r.pages {
-		f.line("  - name: %s_page_%d", r.name, i+1)
-		f.comment("    ", "A page, not a value of %s: watched as everything else is, and never limited.", r.at.pattern)
-		f.line("    match: {path: %s}", quote(string(m.key)))
-		f.line(`    params: ["*"]`)
-		f.line("    ignore: [%s]", quoteAll(globsOf(p.ignored)))
-		f.line("    hot: %s", p.restHot())
+		f.writeLine("  - name: %s_page_%d", r.name, i+1)
+		f.writeComment("    ", "A page, not a value of %s: watched as everything else is, and never limited.",
+			r.at.pattern)
+		f.writeLine("    match: {path: %s}", quote(string(m.key)))
+		f.writeLine(`    params: ["*"]`)
+		f.writeLine("    ignore: [%s]", quoteAll(globsOf(p.ignored)))
+		f.writeLine("    hot: %s", p.restHot())
 	}
 }
 
-func (p *Proposal) rule(f *file, r *proposed, m mode, divide int64) {
-	f.line("  - name: %s", r.name)
-	f.line("    match: {path: %s}", quote(r.at.pattern))
-	p.parameters(f, r)
-	f.line("    params: [%s]", quoteAll(r.names()))
+func (p *Proposal) writeRule(f *file, r *proposed, m mode, divide int64) {
+	f.writeLine("  - name: %s", r.name)
+	f.writeLine("    match: {path: %s}", quote(r.at.pattern))
+	p.writeParamComments(f, r)
+	f.writeLine("    params: [%s]", quoteAll(r.paramNames()))
 	t := &r.threshold
 	who := "Most requests for a value in %d s"
 	if p.minClients > 0 {
 		who += fmt.Sprintf(", each client counted for at most 1/%d of the threshold", p.minClients)
 	}
-	if t.found() {
-		f.comment("    ", who+": %s. The threshold is in the gap.", t.window, gap(t))
+	if t.hasViralValues() {
+		f.writeComment("    ", who+": %s. The threshold is in the gap.", t.window, formatGap(t))
 	} else {
-		f.comment("    ", who+": %s. Nothing stands out, so the threshold is well above all of them.", t.window, gap(t))
+		f.writeComment("    ", who+": %s. Nothing stands out, so the threshold is well above all of them.",
+			t.window, formatGap(t))
 	}
 	surge := ""
 	if floor := p.surgeFloor(t); floor > 0 {
-		f.comment("    ", "A value that grows eightfold is hot from %d in %d s on: more than any ordinary value had.",
+		f.writeComment("    ",
+			"A value that grows eightfold is hot from %d in %d s on: more than any ordinary value had.",
 			floor, t.window)
 		surge = fmt.Sprintf(", surge: 8, min_rate: %d/%ds", floor, t.window)
 	}
-	f.line("    hot: {rate: %d/%ds%s, window: %ds, min_clients: %d}", t.requests, t.window, surge, t.window,
+	f.writeLine("    hot: {rate: %d/%ds%s, window: %ds, min_clients: %d}", t.requests, t.window, surge, t.window,
 		p.minClients)
-	rate, burst, served := r.guess()
+	rate, burst, served := r.guessLimit()
 	if served > 0 {
-		f.comment("    ", "GUESS: a log does not know what the service bears. It served %d in 5 s for one value; this "+
-			"is at least twice that.", served)
+		f.writeComment("    ",
+			"GUESS: a log does not know what the service bears. It served %d in 5 s for one value; this "+
+				"is at least twice that.", served)
 	} else {
-		f.comment("    ", "GUESS: a log does not know what the service bears, and no value was requested often.")
+		f.writeComment("    ", "GUESS: a log does not know what the service bears, and no value was requested often.")
 	}
-	f.comment("    ", "Measure the service, lower the limit, watch what it would deny, then take mode: enforce.")
-	f.line("    limit: {rate: %d/s, burst: %d, mode: %s}", max(1, rate/divide), max(1, burst/divide), m)
+	f.writeComment("    ", "Measure the service, lower the limit, watch what it would deny, then take mode: enforce.")
+	f.writeLine("    limit: {rate: %d/s, burst: %d, mode: %s}", max(1, rate/divide), max(1, burst/divide), m)
 }
 
-func (p *Proposal) parameters(f *file, r *proposed) {
+func (p *Proposal) writeParamComments(f *file, r *proposed) {
 	for _, t := range r.params {
 		v := t.values
 		top, others := "", ""
@@ -175,14 +181,15 @@ func (p *Proposal) parameters(f *file, r *proposed) {
 			top = fmt.Sprintf(", %.0f %% of them for one value", 100*v.topShare())
 		}
 		if v.repeats > 0 {
-			others = fmt.Sprintf("; the next request for a value is another client's in %.0f %%", 100*v.sharedness())
+			others = fmt.Sprintf("; the next request for a value is another client's in %.0f %%",
+				100*v.otherClientShare())
 		}
-		f.comment("    ", "%s: %s values in %s requests%s%s.", t.name, about(v.distinct.count()),
+		f.writeComment("    ", "%s: %s values in %s requests%s%s.", t.name, formatEstimate(v.distinct.count()),
 			replay.Grouped(v.requests), top, others)
 	}
 	for _, t := range r.at.params {
 		if t.why != "" {
-			f.comment("    ", "Not %s: %s.", t.name, t.why)
+			f.writeComment("    ", "Not %s: %s.", t.name, t.why)
 		}
 	}
 }
@@ -190,7 +197,7 @@ func (p *Proposal) parameters(f *file, r *proposed) {
 // surgeFloor returns the minimum number of requests in the window at which a surge is significant, above the ordinary
 // peaks and below the threshold, or 0 if there is no such number.
 func (p *Proposal) surgeFloor(t *threshold) int64 {
-	if !t.found() || len(t.below) == 0 {
+	if !t.hasViralValues() || len(t.below) == 0 {
 		return 0
 	}
 	floor := max(leastThreshold, int64(1.25*t.below[0])+1)
@@ -207,8 +214,8 @@ const (
 	leastBurst = 30
 )
 
-// guess returns a limit for one value: at least twice the requests that the log shows to have been served.
-func (r *proposed) guess() (rate, burst, served int64) {
+// guessLimit returns a limit for one value: at least twice the requests that the log shows to have been served.
+func (r *proposed) guessLimit() (rate, burst, served int64) {
 	asked := int64(0)
 	for _, k := range r.keys {
 		served, asked = max(served, k.asked[0]), max(asked, k.asked[r.index])
@@ -217,26 +224,29 @@ func (r *proposed) guess() (rate, burst, served int64) {
 	return rate, max(2*served, rate, leastBurst), served
 }
 
-func (p *Proposal) catchAll(f *file) {
-	f.comment("  ", "Everything else is watched and never limited: what becomes hot here may want a rule of its own.")
-	f.line(`  - name: "*"`)
-	f.line(`    params: ["*"]`)
-	f.comment("    ", "Noise, which gives one page many keys. utm_* to _ are what links and libraries usually bring.")
+func (p *Proposal) writeCatchAll(f *file) {
+	f.writeComment("  ",
+		"Everything else is watched and never limited: what becomes hot here may want a rule of its own.")
+	f.writeLine(`  - name: "*"`)
+	f.writeLine(`    params: ["*"]`)
+	f.writeComment("    ",
+		"Noise, which gives one page many keys. utm_* to _ are what links and libraries usually bring.")
 	for _, i := range p.ignored {
-		f.comment("    ", "%s: %s requests; %s.", i.glob, replay.Grouped(i.requests), i.why)
+		f.writeComment("    ", "%s: %s requests; %s.", i.glob, replay.Grouped(i.requests), i.why)
 	}
-	f.line("    ignore: [%s]", quoteAll(globsOf(p.ignored)))
+	f.writeLine("    ignore: [%s]", quoteAll(globsOf(p.ignored)))
 	t := &p.rest
 	switch {
 	case p.squeezed != "":
-		f.comment("    ", "GUESS: the log says nothing about rates.")
-	case t.found():
-		f.comment("    ", "Most requests for one of them in %d s: %s. The threshold is in the gap.", t.window, gap(t))
+		f.writeComment("    ", "GUESS: the log says nothing about rates.")
+	case t.hasViralValues():
+		f.writeComment("    ", "Most requests for one of them in %d s: %s. The threshold is in the gap.",
+			t.window, formatGap(t))
 	default:
-		f.comment("    ", "The most for one of them in %d s: %.0f. This is twice that, and at least "+
+		f.writeComment("    ", "The most for one of them in %d s: %.0f. This is twice that, and at least "+
 			"10 a second.", windows[0], p.restMost)
 	}
-	f.line("    hot: %s", p.restHot())
+	f.writeLine("    hot: %s", p.restHot())
 }
 
 // restHot returns the criteria of keys without a rule.
@@ -245,42 +255,42 @@ func (p *Proposal) restHot() string {
 	switch {
 	case p.squeezed != "":
 		return fmt.Sprintf("{rate: 50, window: %ds, min_clients: %d}", windows[0], p.minClients)
-	case t.found():
+	case t.hasViralValues():
 		return fmt.Sprintf("{rate: %d/%ds, window: %ds, min_clients: %d}", t.requests, t.window, t.window, p.minClients)
 	}
 	rate := max(10, int64(2*p.restMost)/windows[0])
 	return fmt.Sprintf("{rate: %d, window: %ds, min_clients: %d}", rate, windows[0], p.minClients)
 }
 
-func (p *Proposal) windows(f *file, m mode) {
+func (p *Proposal) writeWindows(f *file, m mode) {
 	w := &p.perIP
-	addresses, reasons := p.machines()
+	addresses, reasons := p.exemptMachines()
 	if w.none != "" {
-		f.comment("", "No windows per client: %s.", w.none)
+		f.writeComment("", "No windows per client: %s.", w.none)
 	} else {
-		f.comment("", "%s ordinary clients: %s sent at most %d requests in a second and %d in a minute. Above "+
+		f.writeComment("", "%s ordinary clients: %s sent at most %d requests in a second and %d in a minute. Above "+
 			"these windows: %d of them, and %d of %d loops and scanners.", replay.Grouped(int64(w.ordinary)), w.of,
 			w.top1s, w.top60s, w.above, w.stopped, w.loops)
 		if w.widened {
-			f.comment("", "Widened: narrower windows deny more than 1 in %d requests of clients that are no loops.",
-				usualDenied)
+			f.writeComment("",
+				"Widened: narrower windows deny more than 1 in %d requests of clients that are no loops.", usualDenied)
 		}
 		if w.guess != "" {
-			f.comment("", "GUESS: %s.", w.guess)
+			f.writeComment("", "GUESS: %s.", w.guess)
 		}
 	}
 	if w.none != "" && len(addresses) == 0 {
 		return
 	}
-	f.line("ip:")
+	f.writeLine("ip:")
 	for _, reason := range reasons {
-		f.comment("  ", "%s", reason)
+		f.writeComment("  ", "%s", reason)
 	}
 	if len(addresses) > 0 {
-		f.line("  exempt: [%s]", quoteAll(addresses))
+		f.writeLine("  exempt: [%s]", quoteAll(addresses))
 	}
 	if w.none == "" {
-		f.line("  fixed: {limit: %d, window: 1s, mode: %s}", w.fixed, m)
-		f.line("  sliding: {limit: %d, window: 60s, mode: %s}", w.sliding, m)
+		f.writeLine("  fixed: {limit: %d, window: 1s, mode: %s}", w.fixed, m)
+		f.writeLine("  sliding: {limit: %d, window: 60s, mode: %s}", w.sliding, m)
 	}
 }

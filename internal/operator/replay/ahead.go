@@ -26,7 +26,7 @@ func (r *replayer) read(ctx context.Context) error {
 	var err error
 	for p := range pieces {
 		if err == nil {
-			err = r.judgePiece(ctx, p)
+			err = r.handlePiece(ctx, p)
 		}
 		if err != nil {
 			stop() // the loop ends when the reader has closed pieces
@@ -40,10 +40,10 @@ func (r *replayer) read(ctx context.Context) error {
 // seconds that are complete.
 func (r *replayer) readAhead(ctx context.Context, pieces chan<- piece) {
 	for i := r.furthestBehind(); i >= 0; i = r.furthestBehind() {
-		r.block(i)
+		r.readBlock(i)
 		for before, more := r.watermark(), true; more; {
 			p := piece{read: r.bytesRead()}
-			p.seconds, more = r.order.complete(before, pieceBytes)
+			p.seconds, more = r.order.takeComplete(before, pieceBytes)
 			select {
 			case pieces <- p:
 			case <-ctx.Done():
@@ -57,7 +57,7 @@ func (r *replayer) readAhead(ctx context.Context, pieces chan<- piece) {
 func (r *replayer) furthestBehind() int {
 	best := -1
 	for i, s := range r.sources {
-		if !s.done && (best < 0 || s.pos.reached() < r.sources[best].pos.reached()) {
+		if !s.done && (best < 0 || s.pos.reachedSecond() < r.sources[best].pos.reachedSecond()) {
 			best = i
 		}
 	}
@@ -70,7 +70,7 @@ func (r *replayer) watermark() int64 {
 	if i < 0 {
 		return math.MaxInt64
 	}
-	return r.sources[i].pos.reached() - r.lateness
+	return r.sources[i].pos.reachedSecond() - r.lateness
 }
 
 func (r *replayer) bytesRead() (n int64) {

@@ -22,7 +22,7 @@ import (
 
 // A key that is hot only by its share or its surge does not cross a threshold by its own count: others move its
 // threshold, and only a Tick notices it.
-func TestShareAndSurgeAreFound(t *testing.T) {
+func TestRun_FindsKeysHotByShareAndSurge(t *testing.T) {
 	t.Parallel()
 	var share, surge strings.Builder
 	for s := range 80 { // half of the traffic from the fortieth second on
@@ -173,7 +173,7 @@ func drawTraffic(t *rapid.T) (all []timed) {
 
 // Replay skips the ticks at which nothing can change. Keys are hot, and loops, at the same times as if it skipped no
 // tick.
-func TestReplayIsADetectorTickedEvery100ms(t *testing.T) {
+func TestRun_EqualsDetectorTickedEvery100ms(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		heat := [2]string{drawHeat(rt), drawHeat(rt)}
@@ -184,7 +184,7 @@ func TestReplayIsADetectorTickedEvery100ms(t *testing.T) {
 }
 
 // Replay agrees with a detector also if there are more hot keys than places, which few drawn traffics have for long.
-func TestReplayOfFewPlacesIsADetectorTickedEvery100ms(t *testing.T) {
+func TestRun_EqualsTickedDetectorWithFewPlaces(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
 		random, at := rand.New(rand.NewPCG(seed, 0)), time.Unix(1_000_000_000, 0).UTC()

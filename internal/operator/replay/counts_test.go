@@ -9,7 +9,7 @@ import (
 )
 
 // Sums over trailing windows and peaks are equal to a recount at each step.
-func TestTotalsMatchRecount(t *testing.T) {
+func TestTotals_EqualRecount(t *testing.T) {
 	t.Parallel()
 	type hit struct {
 		second int64
@@ -29,11 +29,11 @@ func TestTotalsMatchRecount(t *testing.T) {
 		b := newTotals[string](2, width)
 		want := map[string]row{}
 		for i, h := range hits {
-			if id, ok := b.enter(h.key); ok {
+			if id, ok := b.findOrAdd(h.key); ok {
 				b.count(id)
 			}
 			if i+1 == len(hits) || hits[i+1].second != h.second {
-				b.close(h.second)
+				b.closeSecond(h.second)
 			}
 		}
 		for _, k := range b.names {
@@ -71,15 +71,15 @@ func TestTotalsMatchRecount(t *testing.T) {
 	})
 }
 
-func TestTopBreaksTiesByText(t *testing.T) {
+func TestTopIDs_BreaksTiesByText(t *testing.T) {
 	t.Parallel()
 	b := newTotals[string](10, 5)
 	for _, k := range []string{"c", "b", "a", "b"} {
-		id, _ := b.enter(k)
+		id, _ := b.findOrAdd(k)
 		b.count(id)
 	}
 	var got []string
-	for _, id := range b.top(2, byRequests, b.names) {
+	for _, id := range b.topIDs(2, byRequests, b.names) {
 		got = append(got, b.names[id])
 	}
 	if diff := cmp.Diff([]string{"b", "a"}, got); diff != "" {
@@ -87,7 +87,7 @@ func TestTopBreaksTiesByText(t *testing.T) {
 	}
 }
 
-func TestTimelineKeepsTotalsWhateverItsStep(t *testing.T) {
+func TestTimeline_KeepsTotalsAtAnyStep(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var (

@@ -83,7 +83,7 @@ type counter engine
 func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
 	id, ok := c.keys.ids[string(key)]
 	if !ok {
-		id, ok = c.keys.enter(string(key))
+		id, ok = c.keys.findOrAdd(string(key))
 	}
 	k := counted{id: id, ok: ok}
 	if ok {
@@ -96,11 +96,11 @@ func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
 	c.counted = append(c.counted, k)
 }
 
-func (e *engine) second(ctx context.Context, b *bucket) {
+func (e *engine) handleSecond(ctx context.Context, b *bucket) {
 	denied := e.totals.Denied.Total()
-	e.records.each(b, func(s *Seen) { e.request(ctx, s) })
-	e.keys.close(b.second)
-	e.clients.close(b.second)
+	e.records.visitRequests(b, func(s *Seen) { e.replayRequest(ctx, s) })
+	e.keys.closeSecond(b.second)
+	e.clients.closeSecond(b.second)
 	e.seconds.add(b.second, e.detector.OverThreshold(b.second))
 	if e.counts > maxCounters { // until then each key has a counter of its own
 		for _, r := range e.detector.Errors() {
@@ -117,11 +117,11 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 	e.last = b.second
 }
 
-func (e *engine) request(ctx context.Context, s *Seen) {
+func (e *engine) replayRequest(ctx context.Context, s *Seen) {
 	now, req := s.At, s.Request
-	e.judgeUntil(now)
+	e.evaluateUntil(now)
 	req.Client = e.gate.Rules().IP.ClientOf(req.Client)
-	id, known := e.client(req)
+	id, known := e.clientRow(req)
 	e.counted, e.malformed = e.counted[:0], false
 	e.decided = e.gate.Decide(ctx, now, req)
 	v := &e.decided
@@ -131,8 +131,8 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 		if k.ok {
 			e.keys.count(k.id)
 		}
-		e.spans.asked(k.key, &e.who)
-		e.loops.asked(k.key, &e.who)
+		e.spans.addClient(k.key, &e.who)
+		e.loops.addClient(k.key, &e.who)
 		e.one[0] = hottype.Count{Key: k.key, N: 1, Second: now.Unix(), Clients: &e.who}
 		e.detector.AddAll(now, e.one[:])
 		e.counts++
@@ -154,20 +154,20 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 		e.totals.ShadowedBy[v.WouldDenyReason]++
 	}
 	if !v.Allowed {
-		e.denied(v, id, known)
+		e.countDenial(v, id, known)
 	}
 	if e.verdict != nil {
 		e.verdict(s, v)
 	}
 }
 
-// client returns the row of the request's client, and false if the client has no row. The gate may keep the name of a
-// client, so that the request gets a copy that owns its memory.
-func (e *engine) client(req *hottype.Request) (uint32, bool) {
+// clientRow returns the row of the request's client, and false if the client has no row. The gate may keep the name of
+// a client, so that the request gets a copy that owns its memory.
+func (e *engine) clientRow(req *hottype.Request) (uint32, bool) {
 	id, ok := e.clients.ids[req.Client]
 	if !ok {
 		req.Client.Name = strings.Clone(req.Client.Name)
-		if id, ok = e.clients.enter(req.Client); !ok {
+		if id, ok = e.clients.findOrAdd(req.Client); !ok {
 			e.clients.dropped++
 			return 0, false
 		}
@@ -176,7 +176,7 @@ func (e *engine) client(req *hottype.Request) (uint32, bool) {
 	return id, true
 }
 
-func (e *engine) denied(v *hottype.Verdict, client uint32, known bool) {
+func (e *engine) countDenial(v *hottype.Verdict, client uint32, known bool) {
 	e.totals.Denied[v.Reason]++
 	if known {
 		e.clients.rows[client].denied++
@@ -203,10 +203,10 @@ type tickState struct {
 	published int64     // the second of the last publication
 }
 
-// judgeUntil judges keys ten times a second, at whole tenths, up to now. It skips the tenths at which nothing can have
-// changed: the tenths before the next count, the next second and the end of any cooling, and all tenths while no key is
-// near its threshold. So a quiet log costs next to nothing.
-func (e *engine) judgeUntil(now time.Time) {
+// evaluateUntil evaluates keys ten times a second, at whole tenths, up to now. It skips the tenths at which nothing can
+// have changed: the tenths before the next count, the next second and the end of any cooling, and all tenths while no
+// key is near its threshold. So a quiet log costs next to nothing.
+func (e *engine) evaluateUntil(now time.Time) {
 	if now.Before(tenthAfter(e.ticked)) {
 		return
 	}
@@ -215,7 +215,7 @@ func (e *engine) judgeUntil(now time.Time) {
 		if !ok || at.After(now) {
 			return
 		}
-		e.tick(at)
+		e.tickDetector(at)
 	}
 }
 
@@ -237,9 +237,9 @@ func (e *engine) nextTick() (at time.Time, ok bool) {
 // tenthAfter returns the first whole tenth of a second that is later than t.
 func tenthAfter(t time.Time) time.Time { return t.Truncate(cadence).Add(cadence) }
 
-// tick runs the detector and publishes the hot set as an aggregator does: if the set has changed, and otherwise once a
-// second, before the set expires.
-func (e *engine) tick(now time.Time) {
+// tickDetector runs the detector and publishes the hot set as an aggregator does: if the set has changed, and otherwise
+// once a second, before the set expires.
+func (e *engine) tickDetector(now time.Time) {
 	set, changes := e.detector.Tick(now)
 	e.ticked, e.added = now, time.Time{}
 	if len(changes) > 0 || e.published != now.Unix() {
@@ -249,17 +249,17 @@ func (e *engine) tick(now time.Time) {
 		e.hotSet.Replace(publisher, set)
 	}
 	for _, c := range changes {
-		e.spans.change(c)
-		e.loops.change(c)
+		e.spans.applyChange(c)
+		e.loops.applyChange(c)
 	}
 }
 
 // finish advances time until no key is hot, and returns all spans.
 func (e *engine) finish() (hot, loops []Span) {
 	end := time.Unix(e.last+1, 0)
-	e.judgeUntil(end.Add(maxCooling))
+	e.evaluateUntil(end.Add(maxCooling))
 	if end.Before(e.ticked) {
 		end = e.ticked
 	}
-	return e.spans.all(end.Unix()), e.loops.all(end.Unix())
+	return e.spans.closeAll(end.Unix()), e.loops.closeAll(end.Unix())
 }

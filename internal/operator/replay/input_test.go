@@ -36,7 +36,7 @@ func events(from, n int) string {
 	return b.String()
 }
 
-func TestGzip(t *testing.T) {
+func TestRun_ReadsGzipMembers(t *testing.T) {
 	t.Parallel()
 	log := events(1e9, 30_000)
 	half := strings.LastIndexByte(log[:len(log)/2], '\n') + 1
@@ -55,7 +55,7 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-func TestTruncatedGzipReportsWhatIsThere(t *testing.T) {
+func TestRun_ReportsLinesOfTruncatedGzip(t *testing.T) {
 	t.Parallel()
 	packed := zippedText(events(1e9, 30_000))
 	rep, err := replay.Run(context.Background(), replay.Config{},
@@ -70,7 +70,7 @@ func TestTruncatedGzipReportsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadAtAll(t *testing.T) {
+func TestRun_ReportsUnreadableSources(t *testing.T) {
 	t.Parallel()
 	rep, err := replay.Run(context.Background(), replay.Config{},
 		text("a.zst", "\x28\xb5\x2f\xfd...."), text("b.gz", "\x1f\x8b\x00"), text("c", events(1e9, 10)),
@@ -84,7 +84,7 @@ func TestWhatCannotBeReadAtAll(t *testing.T) {
 	}
 }
 
-func TestBrokenLinesAreCountedAndShown(t *testing.T) {
+func TestRun_CountsAndShowsBrokenLines(t *testing.T) {
 	t.Parallel()
 	log := "# comment\n\n" + events(1e9, 3) + "nonsense\n" + strings.Repeat("x", 1<<20) + "\n" +
 		"\x00\x1b[2J\n" + events(1e9+1, 3) + "1e9\tc\tGET\t/"
@@ -112,7 +112,7 @@ func TestBrokenLinesAreCountedAndShown(t *testing.T) {
 	}
 }
 
-func TestGarbageIsNotFatal(t *testing.T) {
+func TestRun_BearsGarbage(t *testing.T) {
 	t.Parallel()
 	rep, err := replay.Run(context.Background(), replay.Config{}, text("log", strings.Repeat("garbage\n", 500)))
 	if err != nil || rep.Malformed != 500 || rep.Requests != 0 {
@@ -141,7 +141,7 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-func TestLateLinesAreCounted(t *testing.T) {
+func TestRun_CountsLateLines(t *testing.T) {
 	t.Parallel()
 	log := events(1e9, 30_000) + events(1e9, 7) // the last ones are 50 minutes late
 	rep, err := replay.Run(context.Background(), replay.Config{}, text("log", log))
@@ -154,7 +154,7 @@ func TestLateLinesAreCounted(t *testing.T) {
 	}
 }
 
-func TestBoundsAreKeptAndTold(t *testing.T) {
+func TestRun_KeepsAndReportsBounds(t *testing.T) {
 	t.Parallel()
 	rep, err := replay.Run(context.Background(), replay.Config{MaxKeys: 10, MaxBuffer: 1 << 12},
 		text("log", events(1e9, 10_000)))

@@ -26,7 +26,7 @@ func readAll(r io.Reader) []string {
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestLines_AreCutAtLineEnds(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
 	fits := strings.Repeat("x", maxLine-1)
@@ -54,7 +54,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestLinesCutOff(t *testing.T) {
+func TestLines_ReportStreamErrors(t *testing.T) {
 	t.Parallel()
 	r := io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	if diff := cmp.Diff([]string{"a", errCut.Error(), "unexpected EOF"}, readAll(r)); diff != "" {
@@ -69,7 +69,7 @@ type stuck struct{}
 
 func (stuck) Read([]byte) (int, error) { return 0, nil }
 
-func TestLinesAreThoseOfSplit(t *testing.T) {
+func TestLines_EqualSplit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.SliceOf(rapid.StringMatching(`[a-z ]{0,40}`)).Draw(t, "lines")

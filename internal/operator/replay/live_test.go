@@ -107,7 +107,7 @@ func steady(key hottype.Key, rate float64, for_ time.Duration) (events []timed) 
 
 // A steady key is hot from its threshold on, for any times of flushes and any delays, and never below it, because a
 // count belongs to the second in which it happened.
-func TestSteadyKeysAreHotFromTheirThresholdOn(t *testing.T) {
+func TestRun_SteadyKeyIsHotFromItsThresholdOn(t *testing.T) {
 	t.Parallel()
 	const rate = 200
 	for _, criteria := range []string{"rate: 200", "rate: 200, min_clients: 5", "share: 0.5, min_rate: 200",
@@ -134,7 +134,7 @@ func TestSteadyKeysAreHotFromTheirThresholdOn(t *testing.T) {
 }
 
 // Bursts of every form are hot live if they are in replay.
-func TestReplayEqualsLive(t *testing.T) {
+func TestRun_EqualsLivePipeline(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		set := parse(t, fmt.Sprintf(`

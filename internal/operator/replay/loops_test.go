@@ -12,7 +12,7 @@ import (
 
 // One client alone requests id 1, thirty clients request id 2 at the same rate. Both
 // are over the threshold, and only id 2 is viral.
-func TestReplayTellsALoopFromManyClients(t *testing.T) {
+func TestRun_DistinguishesLoopFromManyClients(t *testing.T) {
 	t.Parallel()
 	config := `
 rules:
@@ -58,7 +58,7 @@ rules:
 }
 
 // Ten clients make a key hot, and fifteen more come while it is hot: all of them count.
-func TestClientsOfAHotKeyAreThoseOfItsWholeSpan(t *testing.T) {
+func TestRun_CountsClientsOfWholeSpan(t *testing.T) {
 	t.Parallel()
 	config := `
 rules:
@@ -82,7 +82,7 @@ rules:
 
 // Without rules the report names the rule in force, the number of keys at other thresholds, and the command that finds
 // better rules.
-func TestReportWithoutRulesSaysWhatToDo(t *testing.T) {
+func TestWrite_WithoutRulesNamesTheNextStep(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	for i := range 1300 {
@@ -107,7 +107,7 @@ func TestReportWithoutRulesSaysWhatToDo(t *testing.T) {
 }
 
 // Read visits the requests that Run judges, in the same order, with the headers that no rule reads.
-func TestReadShowsAllRequests(t *testing.T) {
+func TestRead_VisitsAllRequests(t *testing.T) {
 	t.Parallel()
 	log := `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /b HTTP/1.1" 404 1 "http://r/" "agent"` + "\nbroken\n" +
 		`192.0.2.2 - - [17/May/2015:10:05:01 +0000] "GET /a HTTP/1.1" - 1` + "\n"

@@ -121,7 +121,7 @@ func modelHotSeconds(all []event, threshold int64) map[int64][]hottype.Key {
 }
 
 // The report is equal to a recount of all events for every number.
-func TestReportIsThatOfTheModel(t *testing.T) {
+func TestRun_EqualsModel(t *testing.T) {
 	t.Parallel()
 	set := parse(t, plain("0.6")+"ip: {fixed: {limit: 2, window: 1s}}\n")
 	rapid.Check(t, func(rt *rapid.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// TestAValueThatOnlyComesBesideOthers is counted in each request that names it, found
-// and limited.
-func TestAValueThatOnlyComesBesideOthers(t *testing.T) {
+// A value that only comes beside other values of its parameter is counted in each request that names it, becomes hot
+// and is limited.
+func TestRun_FindsValueThatComesBesideOthers(t *testing.T) {
 	t.Parallel()
 	const config = `
 rules:

@@ -46,7 +46,7 @@ func (o *order) add(e *accesslog.Entry, h *accesslog.Header) {
 	}
 	b := o.last
 	if b == nil || b.second != e.Second {
-		b = o.bucket(e.Second)
+		b = o.findOrAddBucket(e.Second)
 		o.last = b
 	}
 	before := len(b.records)
@@ -55,7 +55,7 @@ func (o *order) add(e *accesslog.Entry, h *accesslog.Header) {
 	o.size += int64(len(b.records) - before)
 }
 
-func (o *order) bucket(second int64) *bucket {
+func (o *order) findOrAddBucket(second int64) *bucket {
 	i, found := slices.BinarySearchFunc(o.seconds, second,
 		func(b *bucket, second int64) int { return cmp.Compare(b.second, second) })
 	if !found {
@@ -92,9 +92,9 @@ func (o *order) next(watermark int64) *bucket {
 	return b
 }
 
-// complete returns the seconds that next returns, up to about most bytes of records. more is true if next may return
-// others.
-func (o *order) complete(watermark int64, most int) (seconds []*bucket, more bool) {
+// takeComplete returns the seconds that next returns, up to about most bytes of records. more is true if next may
+// return others.
+func (o *order) takeComplete(watermark int64, most int) (seconds []*bucket, more bool) {
 	for size := 0; size < most; {
 		b := o.next(watermark)
 		if b == nil {
@@ -105,8 +105,8 @@ func (o *order) complete(watermark int64, most int) (seconds []*bucket, more boo
 	return seconds, true
 }
 
-// reuse takes a bucket that nothing uses any longer back into spare. Any goroutine may call it.
-func (o *order) reuse(b *bucket) {
+// recycleBucket takes a bucket that nothing uses any longer back into spare. Any goroutine may call it.
+func (o *order) recycleBucket(b *bucket) {
 	const most = 4 << 10 // maxSize does not count the memory of spare buckets
 	if cap(b.records) <= most {
 		*b = bucket{records: b.records[:0]}
@@ -121,18 +121,18 @@ type sourceWatermark struct {
 	latest [16]int64 // ascending
 }
 
-func (p *sourceWatermark) add(second int64) {
-	if second <= p.latest[0] {
+func (w *sourceWatermark) add(second int64) {
+	if second <= w.latest[0] {
 		return
 	}
 	i := 1
-	for ; i < len(p.latest) && p.latest[i] < second; i++ {
-		p.latest[i-1] = p.latest[i]
+	for ; i < len(w.latest) && w.latest[i] < second; i++ {
+		w.latest[i-1] = w.latest[i]
 	}
-	p.latest[i-1] = second
+	w.latest[i-1] = second
 }
 
-func (p *sourceWatermark) reached() int64 { return p.latest[0] }
+func (w *sourceWatermark) reachedSecond() int64 { return w.latest[0] }
 
 // A record is one buffered request: length (4 bytes), nanoseconds (4 bytes), status (2 bytes), then the client's
 // address and name, method, host, target, user agent and referer, each after its length. It never leaves the process.

@@ -13,10 +13,10 @@ type brokenCounter struct{}
 
 func (brokenCounter) AddFrom([]byte, int64, int64, hottype.Client) { panic("broken") }
 
-// TestRun_FailsWherePanicsWereAllowed: a report with requests about which nothing was decided is wrong.
-func TestRun_FailsWherePanicsWereAllowed(t *testing.T) {
+// A report with requests about which nothing was decided is wrong, so that Run returns an error.
+func TestRun_FailsAfterPanics(t *testing.T) {
 	t.Parallel()
-	cfg, err := Config{Rules: rules.Default()}.complete()
+	cfg, err := Config{Rules: rules.Default()}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}

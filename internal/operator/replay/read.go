@@ -26,7 +26,7 @@ type Seen struct {
 // It judges no request. Its report has only the numbers of requests, lines and malformed lines. Config.Rules is not
 // used.
 func Read(ctx context.Context, cfg Config, visit func(*Seen), logs ...Source) (*Report, error) {
-	cfg, err := cfg.complete()
+	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -41,13 +41,13 @@ type visitor struct {
 	records records
 }
 
-func (v *visitor) second(_ context.Context, b *bucket) {
+func (v *visitor) handleSecond(_ context.Context, b *bucket) {
 	if v.read.Requests == 0 {
 		v.read.First = b.second
 	}
 	v.read.Last = b.second
 	v.read.Requests += int64(b.n)
-	v.records.each(b, v.visit)
+	v.records.visitRequests(b, v.visit)
 }
 
 func (v *visitor) report() Report { return v.read }
@@ -60,8 +60,8 @@ type records struct {
 	header  accesslog.Header
 }
 
-// each calls do with every request, in the order in which they are taken to happen.
-func (r *records) each(b *bucket, do func(*Seen)) {
+// visitRequests calls do with every request, in the order in which they are taken to happen.
+func (r *records) visitRequests(b *bucket, do func(*Seen)) {
 	text := string(b.records)
 	r.moments = orderSecond(text, r.moments)
 	r.request.Header, r.seen.Request = &r.header, &r.request

@@ -17,7 +17,7 @@ func entryAt(second int64, nanos int32, target string) *accesslog.Entry {
 	return &accesslog.Entry{Second: second, Nanos: nanos, Request: hottype.Request{Method: "GET", Target: target}}
 }
 
-func TestRecordRoundTrip(t *testing.T) {
+func TestReadRecord_InvertsAppendRecord(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String()
@@ -71,7 +71,7 @@ func bucketOf(entries []*accesslog.Entry) *bucket {
 	return o.next(entries[0].Second + 1)
 }
 
-func TestSpreadDoesNotDependOnTheOrderOfLines(t *testing.T) {
+func TestOrderSecond_DoesNotDependOnOrderOfLines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		one := rapid.Custom(func(t *rapid.T) *accesslog.Entry {
@@ -87,7 +87,7 @@ func TestSpreadDoesNotDependOnTheOrderOfLines(t *testing.T) {
 	})
 }
 
-func TestSpreadIsEvenAndDoesNotClump(t *testing.T) {
+func TestOrderSecond_SpreadsEvenly(t *testing.T) {
 	t.Parallel()
 	var entries []*accesslog.Entry
 	for i := range 200 {
@@ -108,7 +108,7 @@ func TestSpreadIsEvenAndDoesNotClump(t *testing.T) {
 	}
 }
 
-func TestSpreadKeepsFinerTimes(t *testing.T) {
+func TestOrderSecond_KeepsFinerTimes(t *testing.T) {
 	t.Parallel()
 	targets, nanos := draw(bucketOf([]*accesslog.Entry{entryAt(7, 900, "/a"), entryAt(7, 0, "/b"),
 		entryAt(7, 30, "/c")}))
@@ -121,7 +121,7 @@ func TestSpreadKeepsFinerTimes(t *testing.T) {
 }
 
 // A few lines from a clock in the future make nothing late; many do.
-func TestPositionBearsBrokenClocks(t *testing.T) {
+func TestSourceWatermark_BearsBrokenClocks(t *testing.T) {
 	t.Parallel()
 	var p sourceWatermark
 	for i := range int64(100) {
@@ -130,18 +130,18 @@ func TestPositionBearsBrokenClocks(t *testing.T) {
 			p.add(1 << 40)
 		}
 	}
-	if got := p.reached(); got < 1080 || got > 1099 {
+	if got := p.reachedSecond(); got < 1080 || got > 1099 {
 		t.Errorf("position is %d after seconds 1000 to 1099 and ten of 2^40", got)
 	}
 	for range 16 {
 		p.add(1 << 40)
 	}
-	if got := p.reached(); got != 1<<40 {
+	if got := p.reachedSecond(); got != 1<<40 {
 		t.Errorf("position is %d, want 2^40", got)
 	}
 }
 
-func TestOrder(t *testing.T) {
+func TestOrder_SortsSecondsAndCountsLate(t *testing.T) {
 	t.Parallel()
 	o := newOrder(1 << 20)
 	for _, s := range []int64{30, 10, 20, 10} {
@@ -167,7 +167,7 @@ func TestOrder(t *testing.T) {
 
 // A bucket that is used again has only the requests of its new second, and strings that were read from its old second
 // do not change.
-func TestBucketsAreUsedAgain(t *testing.T) {
+func TestRecycleBucket_KeepsReadStrings(t *testing.T) {
 	t.Parallel()
 	o := newOrder(1 << 20)
 	var all, want []string
@@ -177,14 +177,14 @@ func TestBucketsAreUsedAgain(t *testing.T) {
 		b := o.next(s + 1)
 		targets, _ := draw(b)
 		all, want = append(all, targets...), append(want, target)
-		o.reuse(b)
+		o.recycleBucket(b)
 	}
 	if !slices.Equal(all, want) {
 		t.Errorf("%q", all)
 	}
 }
 
-func TestOrderIsBoundedInBytes(t *testing.T) {
+func TestOrder_IsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	o := newOrder(10 * bucketSize)
 	for s := range int64(100) {

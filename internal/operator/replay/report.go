@@ -190,7 +190,7 @@ type Source struct {
 	Unpack func(io.Reader) (io.Reader, error)
 }
 
-func (c Config) complete() (Config, error) {
+func (c Config) withDefaults() (Config, error) {
 	if c.Rules == nil {
 		c.Rules = rules.Default()
 	}

@@ -19,7 +19,7 @@ func (e *engine) report() Report {
 	rep.Hot, rep.Loops = e.finish()
 	rep.HotSeconds = e.seconds.bySecond
 	rep.Keys = e.topKeys()
-	rep.HotAt = e.hotAt()
+	rep.HotAt = e.thresholdCounts()
 	rep.Clients = e.topClients()
 	rep.DistinctKeys, rep.DistinctClients = len(e.keys.names), len(e.clients.names)
 	rep.Dropped = Dropped{
@@ -29,7 +29,7 @@ func (e *engine) report() Report {
 	return rep
 }
 
-func (r *replayer) reading(rep *Report) {
+func (r *replayer) addReadNumbers(rep *Report) {
 	rep.Lines, rep.Late, rep.Broken = r.lines, r.order.late, slices.Clip(r.broken)
 	rep.Dropped.EarlySeconds = r.order.early
 	for i, s := range r.sources {
@@ -40,8 +40,8 @@ func (r *replayer) reading(rep *Report) {
 	}
 }
 
-// complete replaces nil lists by empty ones, because they differ in JSON.
-func (r *Report) complete() *Report {
+// replaceNilLists replaces nil lists by empty ones, because they differ in JSON.
+func (r *Report) replaceNilLists() *Report {
 	r.Hot, r.Loops, r.Keys, r.Clients = orEmpty(r.Hot), orEmpty(r.Loops), orEmpty(r.Keys), orEmpty(r.Clients)
 	r.Sources, r.Broken, r.HotAt = orEmpty(r.Sources), orEmpty(r.Broken), orEmpty(r.HotAt)
 	t := &r.Timeline
@@ -56,7 +56,7 @@ func orEmpty[T any](s []T) []T {
 	return s
 }
 
-func (e *engine) hotAt() []ThresholdCount {
+func (e *engine) thresholdCounts() []ThresholdCount {
 	all := []ThresholdCount{{Rate: 5}, {Rate: 20}, {Rate: 50}, {Rate: 200}, {Rate: 1000}}
 	for i := range e.keys.rows {
 		for j := range all {
@@ -69,7 +69,7 @@ func (e *engine) hotAt() []ThresholdCount {
 }
 
 func (e *engine) topKeys() []Key {
-	ids := e.keys.top(busiest, byRequests, e.keys.names)
+	ids := e.keys.topIDs(busiest, byRequests, e.keys.names)
 	keys := make([]Key, len(ids))
 	for i, id := range ids {
 		r := &e.keys.rows[id]
@@ -88,9 +88,9 @@ func (e *engine) topClients() []Client {
 	for i, c := range e.clients.names {
 		texts[i] = c.String()
 	}
-	ids := e.clients.top(busiest, byRequests, texts)
-	ids = append(ids, e.clients.top(highest, byPeak, texts)...)
-	ids = append(ids, e.clients.top(highest, byWide, texts)...)
+	ids := e.clients.topIDs(busiest, byRequests, texts)
+	ids = append(ids, e.clients.topIDs(highest, byPeak, texts)...)
+	ids = append(ids, e.clients.topIDs(highest, byWide, texts)...)
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	clients := make([]Client, len(ids))
@@ -130,7 +130,7 @@ func (t *Timeline) add(second, requests, denied int64) {
 	}
 	i := (second - t.From) / t.Step
 	for ; i >= maxSteps; i /= 2 {
-		t.halve()
+		t.doubleStep()
 	}
 	for int64(len(t.Requests)) <= i {
 		t.Requests, t.Denied, t.Peak = append(t.Requests, 0), append(t.Denied, 0), append(t.Peak, 0)
@@ -140,7 +140,7 @@ func (t *Timeline) add(second, requests, denied int64) {
 	t.Peak[i] = max(t.Peak[i], requests)
 }
 
-func (t *Timeline) halve() {
+func (t *Timeline) doubleStep() {
 	half := (len(t.Requests) + 1) / 2
 	for i := range half {
 		requests, denied, peak := t.Requests[2*i], t.Denied[2*i], t.Peak[2*i]

@@ -40,7 +40,7 @@ import (
 // If a source cannot be read to its end, Run returns an error and a report of all lines that could be read. If ctx
 // ends, the report covers the requests judged so far. If cfg is invalid, the report is nil.
 func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
-	cfg, err := cfg.complete()
+	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -65,23 +65,23 @@ func (r *replayer) run(ctx context.Context, logs []Source) (*Report, error) {
 		r.open(l)
 	}
 	err := r.read(ctx)
-	rep := r.judge.report()
-	r.reading(&rep)
+	rep := r.handler.report()
+	r.addReadNumbers(&rep)
 	if err != nil {
-		return rep.complete(), err
+		return rep.replaceNilLists(), err
 	}
-	return rep.complete(), errors.Join(r.errs...)
+	return rep.replaceNilLists(), errors.Join(r.errs...)
 }
 
 // secondHandler handles the requests of one second after the other.
 type secondHandler interface {
-	second(context.Context, *bucket)
+	handleSecond(context.Context, *bucket)
 	report() Report // on all seconds that were handled; it ends the replay
 }
 
 func newReplayer(cfg Config, j secondHandler) *replayer {
 	return &replayer{
-		cfg: cfg, order: newOrder(cfg.MaxBuffer), judge: j,
+		cfg: cfg, order: newOrder(cfg.MaxBuffer), handler: j,
 		lateness: int64((cfg.Lateness + time.Second - 1) / time.Second), pace: pace{speed: cfg.Speed},
 	}
 }
@@ -91,7 +91,7 @@ type replayer struct {
 	sources  []*source
 	origins  []SourceReport // parallel to sources
 	order    *order
-	judge    secondHandler
+	handler  secondHandler
 	pace     pace
 	lateness int64
 
@@ -135,27 +135,27 @@ func (r *replayer) open(l Source) {
 	r.sources, r.origins = append(r.sources, src), append(r.origins, origin)
 }
 
-func (r *replayer) block(i int) {
+func (r *replayer) readBlock(i int) {
 	src := r.sources[i]
 	for {
 		text, err := src.next()
 		switch {
 		case src.done:
-			r.ended(i, err)
+			r.recordReadError(i, err)
 			return
 		case err != nil:
 			r.lines++
-			r.malformed(i, err.Error())
+			r.recordMalformed(i, err.Error())
 		default:
-			r.take(i, text)
+			r.addLine(i, text)
 		}
-		if !src.pending() {
+		if !src.hasBuffered() {
 			return
 		}
 	}
 }
 
-func (r *replayer) take(i int, text string) {
+func (r *replayer) addLine(i int, text string) {
 	e, src := &r.entry, r.sources[i]
 	err := src.parser.Parse(text, e)
 	if errors.Is(err, accesslog.ErrSkip) {
@@ -163,7 +163,7 @@ func (r *replayer) take(i int, text string) {
 	}
 	r.lines++
 	if err != nil {
-		r.malformed(i, strings.TrimPrefix(err.Error(), "accesslog: "))
+		r.recordMalformed(i, strings.TrimPrefix(err.Error(), "accesslog: "))
 		return
 	}
 	src.pos.add(e.Second)
@@ -179,14 +179,14 @@ func (r *replayer) take(i int, text string) {
 
 const maxBroken = 10
 
-func (r *replayer) malformed(i int, reason string) {
+func (r *replayer) recordMalformed(i int, reason string) {
 	r.origins[i].Malformed++
 	if len(r.broken) < maxBroken {
 		r.broken = append(r.broken, BrokenLine{Source: r.sources[i].name, Line: r.sources[i].line, Reason: reason})
 	}
 }
 
-func (r *replayer) ended(i int, err error) {
+func (r *replayer) recordReadError(i int, err error) {
 	if errors.Is(err, io.EOF) {
 		return
 	}
@@ -196,22 +196,22 @@ func (r *replayer) ended(i int, err error) {
 	r.errs = append(r.errs, err)
 }
 
-func (r *replayer) judgePiece(ctx context.Context, p piece) error {
+func (r *replayer) handlePiece(ctx context.Context, p piece) error {
 	for _, b := range p.seconds {
 		if err := r.pace.wait(ctx, b.second); err != nil {
 			return err
 		}
-		r.judge.second(ctx, b)
-		r.order.reuse(b)
+		r.handler.handleSecond(ctx, b)
+		r.order.recycleBucket(b)
 		if r.cfg.Speed > 0 {
-			r.progress(p.read)
+			r.reportProgress(p.read)
 		}
 	}
-	r.progress(p.read)
+	r.reportProgress(p.read)
 	return ctx.Err()
 }
 
-func (r *replayer) progress(bytes int64) {
+func (r *replayer) reportProgress(bytes int64) {
 	if r.cfg.Progress != nil {
 		r.cfg.Progress(bytes)
 	}

@@ -89,7 +89,7 @@ func document(t testing.TB, rep *replay.Report) string {
 	return b.String()
 }
 
-func TestGolden(t *testing.T) {
+func TestRun_ReportEqualsGoldenFiles(t *testing.T) {
 	t.Parallel()
 	log, err := os.ReadFile("testdata/small.log")
 	if err != nil {
@@ -126,7 +126,7 @@ func golden(t *testing.T, name, got string) {
 
 // This burst of 100 requests in one second is worked out by hand: the tenth request makes the key hot; of the 90
 // requests after it, at 10 ms each, the first takes the only token and the next token comes a second later.
-func TestBurstIsLimitedFromItsThresholdOn(t *testing.T) {
+func TestRun_LimitsBurstFromItsThresholdOn(t *testing.T) {
 	t.Parallel()
 	config := `
 rules:
@@ -165,7 +165,7 @@ func lengths(rep *replay.Report) map[int64]int {
 
 // Lines may be in any order within the lateness, and in any files in any order:
 // the report is the same.
-func TestOrderOfLinesDoesNotMatter(t *testing.T) {
+func TestRun_DoesNotDependOnOrderOfLines(t *testing.T) {
 	t.Parallel()
 	set := parse(t, small)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -204,7 +204,7 @@ func drawEvents(t *rapid.T) []string {
 	}), 1, 80).Draw(t, "events")
 }
 
-func TestRunStopsWithItsContext(t *testing.T) {
+func TestRun_StopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	calls := 0
@@ -220,7 +220,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 }
 
 // Speed changes when the report comes, and nothing else.
-func TestSpeed(t *testing.T) {
+func TestRun_SpeedChangesOnlyTheTime(t *testing.T) {
 	t.Parallel()
 	log := events(1e9, 1000) // seconds 0 to 99
 	want := rendered(t, replay.Config{}, text("log", log))
@@ -240,7 +240,7 @@ func TestSpeed(t *testing.T) {
 	})
 }
 
-func TestConfigIsChecked(t *testing.T) {
+func TestRun_RejectsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []replay.Config{{Format: "syslog"}, {Lateness: -1}, {MaxKeys: -1}, {MaxBuffer: -1},
 		{Speed: -1}} {

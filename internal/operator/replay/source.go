@@ -38,7 +38,7 @@ func open(s Source, format accesslog.Format) (*source, error) {
 		return nil, fmt.Errorf("replay: %s: %w", s.Name, err)
 	}
 	src.lines = newLines(plain)
-	if format == "" && (!src.detect() || src.format == "") {
+	if format == "" && (!src.detectFormat() || src.format == "") {
 		src.format = accesslog.Combined // the errors of its parser are the most helpful
 	}
 	src.parser, err = src.format.Parser()
@@ -51,8 +51,8 @@ const (
 	detectBytes = 1 << 20
 )
 
-// detect detects the format and holds the lines it read. It returns false if no line parses.
-func (s *source) detect() bool {
+// detectFormat detects the format and holds the lines it read. It returns false if no line parses.
+func (s *source) detectFormat() bool {
 	var sample []string
 	for size := 0; len(sample) < detectLines && size < detectBytes; {
 		text, err := s.lines.next()
@@ -61,7 +61,7 @@ func (s *source) detect() bool {
 		if err == nil && text != "" {
 			sample = append(sample, text)
 		}
-		if ended(err) {
+		if isStreamEnd(err) {
 			break
 		}
 	}
@@ -70,8 +70,10 @@ func (s *source) detect() bool {
 	return ok || len(sample) == 0
 }
 
-// ended reports whether an error of lines.next is the end of the stream.
-func ended(err error) bool { return err != nil && !errors.Is(err, errLong) && !errors.Is(err, errCut) }
+// isStreamEnd reports whether an error of lines.next is the end of the stream.
+func isStreamEnd(err error) bool {
+	return err != nil && !errors.Is(err, errLong) && !errors.Is(err, errCut)
+}
 
 func (s *source) next() (text string, err error) {
 	if len(s.held) > 0 {
@@ -80,7 +82,7 @@ func (s *source) next() (text string, err error) {
 	} else {
 		text, err = s.lines.next()
 	}
-	if ended(err) {
+	if isStreamEnd(err) {
 		s.done = true
 		return "", err
 	}
@@ -88,8 +90,8 @@ func (s *source) next() (text string, err error) {
 	return text, err
 }
 
-// pending reports whether next has a line without reading.
-func (s *source) pending() bool { return len(s.held) > 0 || s.lines.pending() }
+// hasBuffered reports whether next has a line without reading.
+func (s *source) hasBuffered() bool { return len(s.held) > 0 || s.lines.hasBuffered() }
 
 type countingReader struct {
 	r io.Reader
@@ -128,7 +130,7 @@ func newLines(r io.Reader) *lines { return &lines{r: r, buf: make([]byte, 0, max
 func (l *lines) next() (string, error) {
 	for l.block == "" {
 		if l.err != nil {
-			return l.last()
+			return l.lastLine()
 		}
 		if err := l.fill(); err != nil {
 			return "", err
@@ -139,8 +141,8 @@ func (l *lines) next() (string, error) {
 	return strings.TrimSuffix(line, "\r"), nil
 }
 
-// pending reports whether next has a line without reading.
-func (l *lines) pending() bool { return l.block != "" }
+// hasBuffered reports whether next has a line without reading.
+func (l *lines) hasBuffered() bool { return l.block != "" }
 
 // fill reads until there is a block of whole lines or the stream ends.
 func (l *lines) fill() error {
@@ -155,15 +157,15 @@ func (l *lines) fill() error {
 		}
 		if l.long {
 			if end := bytes.IndexByte(l.buf, '\n'); end >= 0 {
-				l.drop(end + 1)
+				l.discardFirst(end + 1)
 				l.long = false
-				l.cut(0)
+				l.cutBlock(0)
 				return errLong
 			}
 			l.buf = l.buf[:0]
 			continue
 		}
-		if l.cut(seen) {
+		if l.cutBlock(seen) {
 			return nil
 		}
 		if len(l.buf) == cap(l.buf) {
@@ -173,22 +175,22 @@ func (l *lines) fill() error {
 	return nil
 }
 
-// cut makes a block of the whole lines in buf, whose first from bytes are known to contain no line end. It returns
+// cutBlock makes a block of the whole lines in buf, whose first from bytes are known to contain no line end. It returns
 // false if buf contains no line end.
-func (l *lines) cut(from int) bool {
+func (l *lines) cutBlock(from int) bool {
 	end := bytes.LastIndexByte(l.buf[from:], '\n')
 	if end < 0 {
 		return false
 	}
 	l.block = string(l.buf[:from+end+1])
-	l.drop(from + end + 1)
+	l.discardFirst(from + end + 1)
 	return true
 }
 
-func (l *lines) drop(n int) { l.buf = l.buf[:copy(l.buf, l.buf[n:])] }
+func (l *lines) discardFirst(n int) { l.buf = l.buf[:copy(l.buf, l.buf[n:])] }
 
-// last returns the bytes after the last line end, then the error that ended the stream.
-func (l *lines) last() (string, error) {
+// lastLine returns the bytes after the last line end, then the error that ended the stream.
+func (l *lines) lastLine() (string, error) {
 	line, long := string(l.buf), l.long
 	l.buf, l.long = l.buf[:0], false
 	switch {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestPrintableAndFit(t *testing.T) {
+func TestFit_CutsPrintableText(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		in      string
@@ -45,7 +45,7 @@ func FuzzPrintable(f *testing.F) {
 	})
 }
 
-func TestSpanAndGrouped(t *testing.T) {
+func TestFormatSpanAndGrouped_WriteNumbers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(0, 1e12).Draw(t, "n")
@@ -63,7 +63,7 @@ func TestSpanAndGrouped(t *testing.T) {
 		n    int64
 		want string
 	}{{0, "0s"}, {59, "59s"}, {60, "1m0s"}, {3601, "1h0m"}, {90061, "1d1h"}} {
-		if got := span(tt.n); got != tt.want {
+		if got := formatSpan(tt.n); got != tt.want {
 			t.Errorf("span(%d) = %s, want %s", tt.n, got, tt.want)
 		}
 	}

@@ -35,55 +35,55 @@ func newTotals[K comparable](limit, width int) *totals[K] {
 	return &totals[K]{ids: make(map[K]uint32), limit: limit, window: &trailing{slots: make([][]amount, width)}}
 }
 
-// enter returns the id of a name. It may keep the name, so that the name must own its memory. It returns false if there
-// are too many names.
-func (b *totals[K]) enter(name K) (uint32, bool) {
-	if id, ok := b.ids[name]; ok {
+// findOrAdd returns the id of a name. It may keep the name, so that the name must own its memory. It returns false if
+// there are too many names.
+func (t *totals[K]) findOrAdd(name K) (uint32, bool) {
+	if id, ok := t.ids[name]; ok {
 		return id, true
 	}
-	if len(b.names) >= b.limit {
+	if len(t.names) >= t.limit {
 		return 0, false
 	}
-	id := uint32(len(b.names))
-	b.ids[name] = id
-	b.names = append(b.names, name)
-	b.rows = append(b.rows, row{})
+	id := uint32(len(t.names))
+	t.ids[name] = id
+	t.names = append(t.names, name)
+	t.rows = append(t.rows, row{})
 	return id, true
 }
 
-func (b *totals[K]) count(id uint32) {
-	r := &b.rows[id]
+func (t *totals[K]) count(id uint32) {
+	r := &t.rows[id]
 	if r.current == 0 {
-		b.now = append(b.now, id)
+		t.now = append(t.now, id)
 	}
 	r.current++
 	r.requests++
 }
 
-// close ends second s, which must be later than all seconds before.
-func (b *totals[K]) close(s int64) {
-	b.window.advance(s)
-	for _, id := range b.now {
-		r := &b.rows[id]
+// closeSecond ends second s, which must be later than all seconds before.
+func (t *totals[K]) closeSecond(s int64) {
+	t.window.advance(s)
+	for _, id := range t.now {
+		r := &t.rows[id]
 		if r.current > r.peak {
 			r.peak, r.peakAt = r.current, s
 		}
-		if sum := b.window.add(id, r.current); sum > r.wide {
+		if sum := t.window.add(id, r.current); sum > r.wide {
 			r.wide, r.wideAt = sum, s
 		}
 		r.current = 0
 	}
-	b.now = b.now[:0]
+	t.now = t.now[:0]
 }
 
-// top returns the n ids with the greatest measure; ties are in the order of their texts.
-func (b *totals[K]) top(n int, measure func(*row) int64, texts []string) []uint32 {
-	ids := make([]uint32, len(b.names))
+// topIDs returns the n ids with the greatest measure; ties are in the order of their texts.
+func (t *totals[K]) topIDs(n int, measure func(*row) int64, texts []string) []uint32 {
+	ids := make([]uint32, len(t.names))
 	for i := range ids {
 		ids[i] = uint32(i)
 	}
 	slices.SortFunc(ids, func(x, y uint32) int {
-		return cmp.Or(cmp.Compare(measure(&b.rows[y]), measure(&b.rows[x])), cmp.Compare(texts[x], texts[y]))
+		return cmp.Or(cmp.Compare(measure(&t.rows[y]), measure(&t.rows[x])), cmp.Compare(texts[x], texts[y]))
 	})
 	return ids[:min(n, len(ids))]
 }
@@ -147,7 +147,7 @@ func newSpans(begins, ends detect.Kind) spans {
 	return spans{begins: begins, ends: ends, open: make(map[hottype.Key]*openSpan)}
 }
 
-func (s *spans) change(c detect.Change) {
+func (s *spans) applyChange(c detect.Change) {
 	switch c.Kind {
 	case s.begins:
 		s.open[c.Hot.Key] = &openSpan{Span: Span{
@@ -158,13 +158,13 @@ func (s *spans) change(c detect.Change) {
 		if span, ok := s.open[c.Hot.Key]; ok {
 			span.Until, span.PeakRate = c.At.Unix(), c.Hot.PeakRate
 			delete(s.open, c.Hot.Key)
-			s.close(span)
+			s.closeSpan(span)
 		}
 	}
 }
 
-// asked records the client of a request for a key whose span is open.
-func (s *spans) asked(key hottype.Key, client *hottype.ClientSketch) {
+// addClient records the client of a request for a key whose span is open.
+func (s *spans) addClient(key hottype.Key, client *hottype.ClientSketch) {
 	if len(s.open) == 0 {
 		return
 	}
@@ -173,9 +173,9 @@ func (s *spans) asked(key hottype.Key, client *hottype.ClientSketch) {
 	}
 }
 
-// close adds a span to closed. Its clients are the clients of the window in which it began, or the clients since then
-// if they are more.
-func (s *spans) close(open *openSpan) {
+// closeSpan adds a span to closed. Its clients are the clients of the window in which it began, or the clients since
+// then if they are more.
+func (s *spans) closeSpan(open *openSpan) {
 	span := open.Span
 	if n := clientsketch.Clients(&open.who); n > span.Clients {
 		client, share := clientsketch.Heaviest(&open.who)
@@ -188,11 +188,11 @@ func (s *spans) close(open *openSpan) {
 	s.closed = append(s.closed, span)
 }
 
-// all closes the open spans at a second and returns all spans in order.
-func (s *spans) all(end int64) []Span {
+// closeAll closes the open spans at a second and returns all spans in order.
+func (s *spans) closeAll(end int64) []Span {
 	for _, span := range s.open {
 		span.Until = end
-		s.close(span)
+		s.closeSpan(span)
 	}
 	clear(s.open)
 	slices.SortStableFunc(s.closed, func(a, b Span) int {

@@ -36,7 +36,7 @@ type expected struct {
 }
 
 // HOTPARAM_TRAFFIC names a directory of real logs, each with the results of an independent count in NAME.expected.json.
-func TestRealTraffic(t *testing.T) {
+func TestRun_EqualsIndependentCountOfRealLogs(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("HOTPARAM_TRAFFIC")
 	if dir == "" {

@@ -30,19 +30,19 @@ func Write(w io.Writer, r *Report, o Options) error {
 	p := &page{w: bufio.NewWriter(w), Options: o}
 	p.Width = max(cmp.Or(o.Width, 100), 60)
 	p.Top = cmp.Or(o.Top, 20)
-	p.summary(r)
+	p.writeSummary(r)
 	if r.Requests > 0 {
-		p.picture(&r.Timeline)
-		p.keys(r.Keys)
-		p.thresholds(r)
-		p.hot("Hot", r.Hot)
+		p.writeChart(&r.Timeline)
+		p.writeKeys(r.Keys)
+		p.writeThresholds(r)
+		p.writeSpans("Hot", r.Hot)
 		if len(r.Loops) > 0 {
-			p.hot("Loops: one or a few clients, so not hot", r.Loops)
+			p.writeSpans("Loops: one or a few clients, so not hot", r.Loops)
 		}
-		p.denied(r)
-		p.clients(r.Clients)
+		p.writeDenials(r)
+		p.writeClients(r.Clients)
 	}
-	p.broken(r)
+	p.writeBrokenLines(r)
 	if err := p.w.Flush(); err != nil {
 		return fmt.Errorf("replay: writing the report: %w", err)
 	}
@@ -63,22 +63,22 @@ const (
 	red  = "31"
 )
 
-func (p *page) paint(color, s string) string {
+func (p *page) paintText(color, s string) string {
 	if !p.Color {
 		return s
 	}
 	return "\x1b[" + color + "m" + s + "\x1b[0m"
 }
 
-func (p *page) heading(s string) { p.printf("\n%s\n", p.paint(bold, s)) }
+func (p *page) writeHeading(s string) { p.printf("\n%s\n", p.paintText(bold, s)) }
 
-func (p *page) summary(r *Report) {
+func (p *page) writeSummary(r *Report) {
 	p.printf("%s requests by %s clients for %s keys\n",
-		p.paint(bold, Grouped(r.Requests)), Grouped(int64(r.DistinctClients)), Grouped(int64(r.DistinctKeys)))
+		p.paintText(bold, Grouped(r.Requests)), Grouped(int64(r.DistinctClients)), Grouped(int64(r.DistinctKeys)))
 	if r.Requests > 0 {
-		p.printf("%s to %s UTC, %s\n", Clock(r.First), Clock(r.Last), span(r.Last-r.First+1))
+		p.printf("%s to %s UTC, %s\n", Clock(r.First), Clock(r.Last), formatSpan(r.Last-r.First+1))
 	}
-	p.sources(r.Sources)
+	p.writeSources(r.Sources)
 	for _, n := range []struct {
 		n    int64
 		what string
@@ -95,12 +95,12 @@ func (p *page) summary(r *Report) {
 		{r.Dropped.EarlySeconds, "seconds were judged early, because memory for putting lines in order was full"},
 	} {
 		if n.n > 0 {
-			p.printf("%s %s\n", p.paint(red, Grouped(n.n)), n.what)
+			p.printf("%s %s\n", p.paintText(red, Grouped(n.n)), n.what)
 		}
 	}
 }
 
-func (p *page) sources(origins []SourceReport) {
+func (p *page) writeSources(origins []SourceReport) {
 	hidden := 0
 	for i, o := range origins {
 		if i >= p.Top && o.Error == "" {
@@ -112,7 +112,7 @@ func (p *page) sources(origins []SourceReport) {
 			p.printf(", %s", o.Format)
 		}
 		if o.Error != "" {
-			p.printf(", %s", p.paint(red, Printable(o.Error)))
+			p.printf(", %s", p.paintText(red, Printable(o.Error)))
 		}
 		p.printf("\n")
 	}
@@ -121,8 +121,8 @@ func (p *page) sources(origins []SourceReport) {
 	}
 }
 
-func (p *page) keys(keys []Key) {
-	p.heading("Busiest keys")
+func (p *page) writeKeys(keys []Key) {
+	p.writeHeading("Busiest keys")
 	p.printf("%10s %8s %8s %10s  %s\n", "requests", "peak 1s", "peak 5s", "denied", "key")
 	for _, k := range keys[:min(p.Top, len(keys))] {
 		p.printf("%10s %8s %8s %10s  %s\n", Grouped(k.Requests), Grouped(k.Peak1s), Grouped(k.Peak5s),
@@ -130,13 +130,13 @@ func (p *page) keys(keys []Key) {
 	}
 }
 
-// thresholds shows how many keys each of several thresholds would have found, if no rules are configured.
-func (p *page) thresholds(r *Report) {
+// writeThresholds shows how many keys each of several thresholds would have found, if no rules are configured.
+func (p *page) writeThresholds(r *Report) {
 	if !p.NoRules {
 		return
 	}
 	d := rules.Default().Rules[0]
-	p.heading("The rule in force")
+	p.writeHeading("The rule in force")
 	p.printf("No --config: every path with its whole query is a key, hot from %g requests a second over %g s.\n",
 		d.Hot.Rate, d.Hot.Window.Seconds())
 	p.printf("%10s  %s\n", "keys", "would be hot from")
@@ -146,9 +146,9 @@ func (p *page) thresholds(r *Report) {
 	p.printf("`hotparam learn` finds the paths, parameters and thresholds of this log and writes a configuration.\n")
 }
 
-// hot shows the spans with the highest peaks, by time.
-func (p *page) hot(heading string, spans []Span) {
-	p.heading(heading)
+// writeSpans shows the spans with the highest peaks, by time.
+func (p *page) writeSpans(heading string, spans []Span) {
+	p.writeHeading(heading)
 	if len(spans) == 0 {
 		p.printf("nothing\n")
 		return
@@ -162,16 +162,17 @@ func (p *page) hot(heading string, spans []Span) {
 		"key (rule)")
 	for _, s := range shown {
 		text := Fit(Printable(string(s.Key)), p.Width-55-len(until)-len(s.Rule)) + " (" + s.Rule + ")"
-		p.printf("%s  %s %10.1f %8s %8s  %s\n", Clock(s.From), time.Unix(s.Until, 0).UTC().Format(until), s.PeakRate,
-			known(s.Clients > 0, "%d", s.Clients), known(s.Client != "", "%.0f %%", 100*s.ClientShare), text)
+		p.printf("%s  %s %10.1f %8s %8s  %s\n", Clock(s.From), time.Unix(s.Until, 0).UTC().Format(until),
+			s.PeakRate, valueOrDash(s.Clients > 0, "%d", s.Clients),
+			valueOrDash(s.Client != "", "%.0f %%", 100*s.ClientShare), text)
 	}
 	if more := len(spans) - len(shown); more > 0 {
 		p.printf("and %s more with lower peaks\n", Grouped(int64(more)))
 	}
 }
 
-// known returns a value as text, or a dash if the value is not known.
-func known(is bool, format string, value any) string {
+// valueOrDash returns a value as text, or a dash if the value is not known.
+func valueOrDash(is bool, format string, value any) string {
 	if !is {
 		return "-"
 	}
@@ -187,8 +188,8 @@ func untilFormat(spans []Span) string {
 	return time.TimeOnly
 }
 
-func (p *page) denied(r *Report) {
-	p.heading("Would have been denied")
+func (p *page) writeDenials(r *Report) {
+	p.writeHeading("Would have been denied")
 	if r.Denied.Total() == 0 && r.Shadowed == 0 {
 		p.printf("nothing\n")
 	}
@@ -205,8 +206,8 @@ func (p *page) denied(r *Report) {
 	row(ofClient, "by windows of clients in shadow mode, which let them pass")
 }
 
-func (p *page) clients(clients []Client) {
-	p.heading("Busiest clients")
+func (p *page) writeClients(clients []Client) {
+	p.writeHeading("Busiest clients")
 	p.printf("%10s %8s %8s %10s  %s\n", "requests", "peak 1s", "peak 60s", "denied", "client")
 	for _, c := range clients[:min(p.Top, len(clients))] {
 		p.printf("%10s %8s %8s %10s  %s\n", Grouped(c.Requests), Grouped(c.Peak1s), Grouped(c.Peak60s),
@@ -214,11 +215,11 @@ func (p *page) clients(clients []Client) {
 	}
 }
 
-func (p *page) broken(r *Report) {
+func (p *page) writeBrokenLines(r *Report) {
 	if len(r.Broken) == 0 {
 		return
 	}
-	p.heading("Malformed lines, the first of " + Grouped(r.Malformed))
+	p.writeHeading("Malformed lines, the first of " + Grouped(r.Malformed))
 	for _, b := range r.Broken {
 		p.printf("%s\n", Fit(fmt.Sprintf("%s:%d: %s", Printable(b.Source), b.Line, Printable(b.Reason)), 2*p.Width))
 	}
@@ -236,8 +237,8 @@ func Grouped(n int64) string {
 // Clock writes a unix second as a time in UTC.
 func Clock(second int64) string { return time.Unix(second, 0).UTC().Format(time.DateTime) }
 
-// span writes a number of seconds in its two greatest units.
-func span(seconds int64) string {
+// formatSpan writes a number of seconds in its two greatest units.
+func formatSpan(seconds int64) string {
 	units := []struct {
 		seconds int64
 		name    string
