@@ -39,7 +39,7 @@ func parseCombined(line string, e *Entry) error {
 	if err := parseRequest(request, &e.Request); err != nil {
 		return err
 	}
-	e.Status = max(number(status), 0) // "-" stands for no status
+	e.Status = max(parseNumber(status), 0) // "-" stands for no status
 	parseReferrer(rest, &e.header)
 	return nil
 }
@@ -59,13 +59,13 @@ func parseWho(s string, r *hottype.Request) bool {
 	if third == "-" && second != "-" && rest != "" {
 		r.Host, first = trimPort(first), second
 	}
-	r.Client = client(first)
+	r.Client = parseClient(first)
 	return true
 }
 
 // trimPort removes the port that Apache's vhost_combined always writes, because hosts are matched without one.
 func trimPort(host string) string {
-	if i := strings.LastIndexByte(host, ':'); i > 0 && number(host[i+1:]) >= 0 {
+	if i := strings.LastIndexByte(host, ':'); i > 0 && parseNumber(host[i+1:]) >= 0 {
 		if _, err := netip.ParseAddr(host); err != nil {
 			return host[:i]
 		}
@@ -96,7 +96,7 @@ func cutStatus(s string) (status, rest string, ok bool) {
 		return "", "", false
 	}
 	status, rest, _ = strings.Cut(s[1:], " ")
-	return status, rest, status == "-" || len(status) == 3 && number(status) >= 0
+	return status, rest, status == "-" || len(status) == 3 && parseNumber(status) >= 0
 }
 
 // closingQuote returns the index of the first quote that is not escaped, or -1 if there is none.
@@ -144,24 +144,24 @@ func parseReferrer(s string, h *Header) {
 	if i < 0 {
 		return
 	}
-	referer, rest := quoted(s[i+1:])
-	h.Referer = dash(unescape(referer))
+	referer, rest := cutQuoted(s[i+1:])
+	h.Referer = emptyIfDash(unescape(referer))
 	if strings.HasPrefix(rest, ` "`) {
-		agent, _ := quoted(rest[2:])
-		h.UserAgent = dash(unescape(agent))
+		agent, _ := cutQuoted(rest[2:])
+		h.UserAgent = emptyIfDash(unescape(agent))
 	}
 }
 
-// quoted cuts s at its closing quote; without one, all of s is the value.
-func quoted(s string) (value, rest string) {
+// cutQuoted cuts s at its closing quote; without one, all of s is the value.
+func cutQuoted(s string) (value, rest string) {
 	if i := closingQuote(s); i >= 0 {
 		return s[:i], s[i+1:]
 	}
 	return s, ""
 }
 
-// dash converts "-", which stands for an absent header, to "".
-func dash(s string) string {
+// emptyIfDash converts "-", which stands for an absent header, to "".
+func emptyIfDash(s string) string {
 	if s == "-" {
 		return ""
 	}

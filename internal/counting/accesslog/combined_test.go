@@ -14,7 +14,7 @@ const (
 	agent = `"-" "Mozilla/5.0 (X11; \"Linux\")"`
 )
 
-func TestCombined(t *testing.T) {
+func TestParse_ReadsCombinedLines(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, line                                   string
@@ -80,7 +80,7 @@ func TestCombined(t *testing.T) {
 	}
 }
 
-func TestCombinedMalformed(t *testing.T) {
+func TestParse_RejectsMalformedCombinedLines(t *testing.T) {
 	t.Parallel()
 	who := `192.0.2.7 - - ` + when
 	tests := []struct{ line, reason string }{
@@ -118,7 +118,7 @@ func TestCombinedMalformed(t *testing.T) {
 	}
 }
 
-func TestErrorShowsNoControlBytes(t *testing.T) {
+func TestError_ShowsNoControlBytes(t *testing.T) {
 	t.Parallel()
 	var e accesslog.Entry
 	err := accesslog.Combined.Parse("\x1b[2J"+strings.Repeat("x", 1<<20), &e)
@@ -127,7 +127,7 @@ func TestErrorShowsNoControlBytes(t *testing.T) {
 	}
 }
 
-func TestDetect(t *testing.T) {
+func TestDetect_FindsFormat(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		lines  []string

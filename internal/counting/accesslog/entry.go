@@ -99,8 +99,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("accesslog: %s, not %q%s", e.Reason, v, more)
 }
 
-// client parses the client field of any format; "-" is an unknown client.
-func client(s string) hottype.Client {
+// parseClient parses the client field of any format; "-" is an unknown client.
+func parseClient(s string) hottype.Client {
 	if s == "-" {
 		return hottype.Client{}
 	}
@@ -109,7 +109,7 @@ func client(s string) hottype.Client {
 
 // parseEvent parses `unix_seconds client method target`, separated by tabs.
 func parseEvent(line string, e *Entry) error {
-	if blank(line) || line[0] == '#' {
+	if isBlank(line) || line[0] == '#' {
 		return ErrSkip
 	}
 	t, rest, _ := strings.Cut(line, "\t")
@@ -134,12 +134,12 @@ func (e *Entry) setRequest(who, method, target string) error {
 	case target == "":
 		return &Error{"target must be a path", target}
 	}
-	e.Request.Client = client(who)
+	e.Request.Client = parseClient(who)
 	e.Request.Method, e.Request.Target = method, target
 	return nil
 }
 
-func blank(s string) bool { return strings.TrimLeft(s, " \t") == "" }
+func isBlank(s string) bool { return strings.TrimLeft(s, " \t") == "" }
 
 // event is one line of a JSONL log. Other fields of a line are ignored.
 type event struct {
@@ -177,7 +177,7 @@ func appendTime(b []byte, second int64, nanos int32) []byte {
 // parseJSON parses one object. It allocates, because encoding/json implements the whole grammar, which is worth more
 // here than speed.
 func parseJSON(line string, e *Entry) error {
-	if blank(line) {
+	if isBlank(line) {
 		return ErrSkip
 	}
 	var ev event

@@ -19,13 +19,13 @@ var forms = []form{
 	{name: Combined, parse: func(_ *Parser, line string, e *Entry) error { return parseCombined(line, e) }},
 	{name: Events, parse: func(_ *Parser, line string, e *Entry) error { return parseEvent(line, e) }},
 	{name: JSONL, parse: func(_ *Parser, line string, e *Entry) error { return parseJSON(line, e) }},
-	{name: JSON, parse: (*Parser).object},
+	{name: JSON, parse: (*Parser).parseObject},
 	{name: Envoy, layout: `[$time_iso8601] "$request" $status $_ $_ $_ $_ $_ "$http_x_forwarded_for" ` +
 		`"$http_user_agent" "$_" "$host" "$_"`},
 	{name: HAProxy, layout: `$client_port [$time_local] $_ $_ $_ $status $_ "$request"`},
 	{name: ALB, layout: `$_ $time_iso8601 $_ $client_port $_ $_ $_ $_ $status $_ $_ $_ "$request" "$http_user_agent"`},
-	{name: CloudFront, parse: func(p *Parser, line string, e *Entry) error { return p.w3c(line, "\t", e) }},
-	{name: IIS, parse: func(p *Parser, line string, e *Entry) error { return p.w3c(line, " ", e) }},
+	{name: CloudFront, parse: func(p *Parser, line string, e *Entry) error { return p.parseW3C(line, "\t", e) }},
+	{name: IIS, parse: func(p *Parser, line string, e *Entry) error { return p.parseW3C(line, " ", e) }},
 }
 
 // Further formats.
@@ -74,7 +74,7 @@ type Parser struct {
 // Parser returns a parser for the lines of one log.
 func (f Format) Parser() (*Parser, error) {
 	if text, ok := strings.CutPrefix(string(f), custom); ok {
-		return customParser(text)
+		return newCustomParser(text)
 	}
 	i := slices.IndexFunc(forms, func(row form) bool { return row.name == f })
 	if i < 0 {
@@ -83,23 +83,23 @@ func (f Format) Parser() (*Parser, error) {
 	if forms[i].layout == "" {
 		return &Parser{parse: forms[i].parse}, nil
 	}
-	return layoutParser(forms[i].layout)
+	return newLayoutParser(forms[i].layout)
 }
 
-func layoutParser(text string) (*Parser, error) {
+func newLayoutParser(text string) (*Parser, error) {
 	l, err := newLayout(text)
 	if err != nil {
 		return nil, err
 	}
-	return &Parser{layout: l, parse: (*Parser).byLayout}, nil
+	return &Parser{layout: l, parse: (*Parser).parseByLayout}, nil
 }
 
-func customParser(text string) (*Parser, error) {
+func newCustomParser(text string) (*Parser, error) {
 	fields, ok := strings.CutPrefix(text, "json:")
 	if !ok {
-		return layoutParser(text)
+		return newLayoutParser(text)
 	}
-	p := &Parser{parse: (*Parser).object, named: map[string]string{}}
+	p := &Parser{parse: (*Parser).parseObject, named: map[string]string{}}
 	for pair := range strings.SplitSeq(fields, ",") {
 		role, name, _ := strings.Cut(strings.TrimSpace(pair), "=")
 		if name == "" || !slices.Contains(roleNames[:], role) {
@@ -158,7 +158,7 @@ func cutSyslog(line string) (rest string, ok bool) {
 	rest = line
 	if rest != "" && rest[0] == '<' {
 		i := strings.IndexByte(rest, '>')
-		if i < 2 || i > 4 || number(rest[1:i]) < 0 {
+		if i < 2 || i > 4 || parseNumber(rest[1:i]) < 0 {
 			return line, false
 		}
 		if rest = rest[i+1:]; strings.HasPrefix(rest, "1 ") {

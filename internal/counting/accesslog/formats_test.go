@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
-func TestEventsAndJSONL(t *testing.T) {
+func TestParse_ReadsEventsAndJSONL(t *testing.T) {
 	t.Parallel()
 	ev, js := accesslog.Events, accesslog.JSONL
 	tests := []struct {
@@ -83,7 +83,7 @@ func outcome(f accesslog.Format, line string) string {
 }
 
 // The home-made calendar agrees with package time for every zone and second.
-func TestClockIsTheCalendar(t *testing.T) {
+func TestParse_AgreesWithCalendar(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		zone := time.FixedZone("", 60*rapid.IntRange(-14*60, 14*60).Draw(t, "minutes east"))
@@ -142,7 +142,7 @@ func FuzzEventRoundTrip(f *testing.F) {
 }
 
 // An entry is parsed from its JSONL line unchanged.
-func TestJSONLRoundTrip(t *testing.T) {
+func TestAppendJSONL_IsInvertedByParse(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text, who := rapid.StringN(0, 40, -1), rapid.SampledFrom([]string{"192.0.2.7", "2001:db8:1:2::", "c0ffee"})

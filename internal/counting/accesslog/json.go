@@ -50,9 +50,9 @@ var known = [jsonRoles][]string{
 		"http.request.referrer", "httpRequest.referer"},
 }
 
-// object parses one JSON object.
-func (p *Parser) object(line string, e *Entry) error {
-	if blank(line) {
+// parseObject parses one JSON object.
+func (p *Parser) parseObject(line string, e *Entry) error {
+	if isBlank(line) {
 		return ErrSkip
 	}
 	fields := map[string]any{}
@@ -65,7 +65,7 @@ func (p *Parser) object(line string, e *Entry) error {
 	to := [jsonRoles]*string{&r.time, &r.client, &r.request, &r.method, &r.target, &r.path, &r.query, &r.status,
 		&r.host, &r.agent, &r.referer}
 	for role, field := range to {
-		*field = dash(p.lookUp(fields, role))
+		*field = emptyIfDash(p.lookUp(fields, role))
 	}
 	if r.time == "" {
 		return &Error{"line has no field with the time; name it by --log-format json:time=FIELD,client=FIELD,target=FIELD", line}

@@ -79,8 +79,8 @@ func newLayout(text string) (l layout, err error) {
 	return l, nil
 }
 
-func (p *Parser) byLayout(line string, e *Entry) error {
-	if blank(line) {
+func (p *Parser) parseByLayout(line string, e *Entry) error {
+	if isBlank(line) {
 		return ErrSkip
 	}
 	var r raw
@@ -98,7 +98,7 @@ func (p *Parser) byLayout(line string, e *Entry) error {
 		if !ok {
 			return &Error{fmt.Sprintf("%q and $%s must follow", piece.before, piece.name), rest}
 		}
-		if to := variables[piece.name]; to != nil && dash(value) != "" {
+		if to := variables[piece.name]; to != nil && emptyIfDash(value) != "" {
 			if field := to(&r); *field == "" {
 				*field = value
 			}
@@ -130,11 +130,11 @@ func cutValue(s, after string, quoted bool) (value, rest string, ok bool) {
 // fill sets the entry from the parts of a line.
 func (e *Entry) fill(r *raw) error {
 	var ok bool
-	if e.Second, e.Nanos, ok = anyTime(r.time); !ok {
+	if e.Second, e.Nanos, ok = parseAnyTime(r.time); !ok {
 		return &Error{"time must be unix seconds, RFC 3339 or dd/Mon/yyyy:hh:mm:ss", r.time}
 	}
 	if r.target == "" && r.path != "" {
-		if r.target = r.path; dash(r.query) != "" && !strings.Contains(r.path, "?") {
+		if r.target = r.path; emptyIfDash(r.query) != "" && !strings.Contains(r.path, "?") {
 			r.target += "?" + strings.TrimPrefix(r.query, "?")
 		}
 	}
@@ -152,19 +152,19 @@ func (e *Entry) fill(r *raw) error {
 			e.Request.Method = "GET"
 		}
 	}
-	e.Request.Host = trimPort(dash(r.host))
-	e.relative()
-	e.Request.Client = client(clientOf(r.client))
-	e.Status = max(number(strings.TrimSpace(r.status)), 0)
+	e.Request.Host = trimPort(emptyIfDash(r.host))
+	e.setRelativeTarget()
+	e.Request.Client = parseClient(firstAddress(r.client))
+	e.Status = max(parseNumber(strings.TrimSpace(r.status)), 0)
 	if e.Status > 999 {
 		e.Status = 0
 	}
-	e.header = Header{UserAgent: dash(r.agent), Referer: dash(r.referer)}
+	e.header = Header{UserAgent: emptyIfDash(r.agent), Referer: emptyIfDash(r.referer)}
 	return nil
 }
 
-// relative converts the target from a URL, as balancers write it, to a path.
-func (e *Entry) relative() {
+// setRelativeTarget converts the target from a URL, as balancers write it, to a path.
+func (e *Entry) setRelativeTarget() {
 	scheme, rest, ok := strings.Cut(e.Request.Target, "://")
 	if !ok || scheme == "" || strings.ContainsAny(scheme, "/?#") {
 		return
@@ -181,8 +181,8 @@ func (e *Entry) relative() {
 	}
 }
 
-// clientOf returns the first of a list of addresses, without a port.
-func clientOf(s string) string {
+// firstAddress returns the first of a list of addresses, without a port.
+func firstAddress(s string) string {
 	s, _, _ = strings.Cut(s, ",")
 	if s = strings.TrimSpace(s); s == "" {
 		return "-"
@@ -190,7 +190,7 @@ func clientOf(s string) string {
 	if a, err := netip.ParseAddrPort(s); err == nil {
 		return a.Addr().String()
 	}
-	if i := strings.LastIndexByte(s, ':'); i > 0 && number(s[i+1:]) >= 0 {
+	if i := strings.LastIndexByte(s, ':'); i > 0 && parseNumber(s[i+1:]) >= 0 {
 		if _, err := netip.ParseAddr(s[:i]); err == nil {
 			if _, err := netip.ParseAddr(s); err != nil {
 				return s[:i] // an IPv6 address without brackets
@@ -200,9 +200,9 @@ func clientOf(s string) string {
 	return s
 }
 
-// anyTime parses unix seconds, milliseconds, microseconds or nanoseconds, RFC 3339, W3C and the time of Apache. A time
-// without a zone is UTC.
-func anyTime(s string) (second int64, nanos int32, ok bool) {
+// parseAnyTime parses unix seconds, milliseconds, microseconds or nanoseconds, RFC 3339, W3C and the time of Apache. A
+// time without a zone is UTC.
+func parseAnyTime(s string) (second int64, nanos int32, ok bool) {
 	if second, nanos, ok = parseUnix(s); ok && second < 100_000_000_000 {
 		return second, nanos, true
 	}
@@ -212,8 +212,8 @@ func anyTime(s string) (second int64, nanos int32, ok bool) {
 		}
 		return parseCLF(s)
 	}
-	if whole, _, _ := strings.Cut(s, "."); number(whole) > 0 && len(whole) >= 12 && len(whole) <= 19 {
-		n, unit := int64(number(whole)), int64(1000)
+	if whole, _, _ := strings.Cut(s, "."); parseNumber(whole) > 0 && len(whole) >= 12 && len(whole) <= 19 {
+		n, unit := int64(parseNumber(whole)), int64(1000)
 		for n/unit >= 100_000_000_000 {
 			unit *= 1000
 		}
@@ -236,9 +236,9 @@ var (
 		"cs(User-Agent) cs(Referer) sc-status")
 )
 
-// w3c parses a line of a W3C extended log, whose fields are separated by sep.
-func (p *Parser) w3c(line, sep string, e *Entry) error {
-	if blank(line) || line[0] == '#' {
+// parseW3C parses a line of a W3C extended log, whose fields are separated by sep.
+func (p *Parser) parseW3C(line, sep string, e *Entry) error {
+	if isBlank(line) || line[0] == '#' {
 		if fields, ok := strings.CutPrefix(line, "#Fields:"); ok {
 			p.fields = strings.Fields(fields)
 		}
@@ -264,7 +264,7 @@ func (p *Parser) w3c(line, sep string, e *Entry) error {
 	}
 	for i, name := range fields[:min(len(fields), len(values))] {
 		if field := to[name]; field != nil {
-			*field = dash(values[i])
+			*field = emptyIfDash(values[i])
 		}
 	}
 	if r.host == "" {

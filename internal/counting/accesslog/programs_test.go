@@ -70,7 +70,7 @@ var documented = []struct {
 }
 
 // The format of the example lines of public programs is detected, and each line parses to its request.
-func TestDocumentedLines(t *testing.T) {
+func TestDetect_RecognizesDocumentedLines(t *testing.T) {
 	t.Parallel()
 	for _, tt := range documented {
 		t.Run(tt.program, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestDocumentedLines(t *testing.T) {
 }
 
 // A form without the parts of a request is refused with the missing part.
-func TestCustomForms(t *testing.T) {
+func TestFormatParser_RejectsIncompleteForms(t *testing.T) {
 	t.Parallel()
 	for form, want := range map[string]string{
 		`$remote_addr "$request"`:     "add $time_local",

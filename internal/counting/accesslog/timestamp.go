@@ -20,7 +20,7 @@ func parseCLF(s string) (second int64, nanos int32, ok bool) {
 		for i < len(zone) && isDigit(zone[i]) {
 			i++
 		}
-		nanos, ok = fraction(zone[1:i])
+		nanos, ok = parseFraction(zone[1:i])
 		if !ok {
 			return 0, 0, false
 		}
@@ -36,8 +36,8 @@ func parseCLF(s string) (second int64, nanos int32, ok bool) {
 
 // parseLocal parses "17/May/2015:10:05:03", whose separators are known to be in place, as if it were UTC.
 func parseLocal(s string) (int64, bool) {
-	day, year := number(s[0:2]), number(s[7:11])
-	hour, minute, sec := number(s[12:14]), number(s[15:17]), number(s[18:20])
+	day, year := parseNumber(s[0:2]), parseNumber(s[7:11])
+	hour, minute, sec := parseNumber(s[12:14]), parseNumber(s[15:17]), parseNumber(s[18:20])
 	month := monthNumber(s[3:6])
 	date := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
 	if month == 0 || year < 1 || day < 1 || date.Day() != day {
@@ -54,7 +54,7 @@ func parseZone(s string) (int64, bool) {
 	if len(s) != 6 || s[0] != ' ' || (s[1] != '+' && s[1] != '-') {
 		return 0, false
 	}
-	hours, minutes := number(s[2:4]), number(s[4:6])
+	hours, minutes := parseNumber(s[2:4]), parseNumber(s[4:6])
 	if hours < 0 || hours > 14 || minutes < 0 || minutes > 59 {
 		return 0, false
 	}
@@ -75,8 +75,8 @@ func monthNumber(s string) int {
 	return i/3 + 1
 }
 
-// number parses decimal digits, and returns -1 if there is any other byte.
-func number(s string) int {
+// parseNumber parses decimal digits, and returns -1 if there is any other byte.
+func parseNumber(s string) int {
 	n := 0
 	for i := 0; i < len(s); i++ {
 		if !isDigit(s[i]) {
@@ -105,12 +105,12 @@ func parseUnix(s string) (second int64, nanos int32, ok bool) {
 	if s[i] != '.' {
 		return 0, 0, false
 	}
-	nanos, ok = fraction(s[i+1:])
+	nanos, ok = parseFraction(s[i+1:])
 	return second, nanos, ok
 }
 
-// fraction parses the digits after a decimal point as nanoseconds; finer digits are cut off.
-func fraction(s string) (nanos int32, ok bool) {
+// parseFraction parses the digits after a decimal point as nanoseconds; finer digits are cut off.
+func parseFraction(s string) (nanos int32, ok bool) {
 	unit := int32(100_000_000)
 	for i := 0; i < len(s); i++ {
 		if !isDigit(s[i]) {

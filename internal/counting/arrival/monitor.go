@@ -96,7 +96,7 @@ func (m *Monitor) Observe(now time.Time, r Report) (advanced bool) {
 	switch {
 	case advanced:
 		m.pending, m.lastArrival = 0, now
-		m.measure(now, f)
+		m.measureLoss(now, f)
 	case !found && !r.Complete:
 		*m = Monitor{id: m.id}
 		return false
@@ -106,13 +106,13 @@ func (m *Monitor) Observe(now time.Time, r Report) (advanced bool) {
 		return false
 	}
 	if advanced { // else there is no new information
-		m.judge(now)
+		m.updateFailure(now)
 	}
 	return advanced
 }
 
-// measure computes the loss of the lines between the samples of the window.
-func (m *Monitor) measure(now time.Time, f Flow) {
+// measureLoss computes the loss of the lines between the samples of the window.
+func (m *Monitor) measureLoss(now time.Time, f Flow) {
 	restarted := f.First != m.newest.First || f.Received < m.newest.Received || f.Uncounted != m.newest.Uncounted
 	if m.newest = f; restarted {
 		m.samples = nil
@@ -124,13 +124,13 @@ func (m *Monitor) measure(now time.Time, f Flow) {
 	for len(m.samples) > 2 && now.Sub(m.samples[1].at) >= window {
 		m.samples = m.samples[1:]
 	}
-	if sent, missing := m.missing(); sent > 0 {
+	if sent, missing := m.countMissing(); sent > 0 {
 		m.loss, m.state = float64(missing)/float64(sent), Counted
 	}
 }
 
-// missing returns the number of lines sent within the window, and the number of them that did not arrive.
-func (m *Monitor) missing() (sent, missing uint64) {
+// countMissing returns the number of lines sent within the window, and the number of them that did not arrive.
+func (m *Monitor) countMissing() (sent, missing uint64) {
 	if len(m.samples) < 2 {
 		return 0, 0
 	}
@@ -139,11 +139,11 @@ func (m *Monitor) missing() (sent, missing uint64) {
 	return sent, sent - min(sent, last.received-first.received)
 }
 
-func (m *Monitor) judge(now time.Time) {
-	_, missing := m.missing()
+func (m *Monitor) updateFailure(now time.Time) {
+	_, missing := m.countMissing()
 	loss, _ := m.Loss()
-	m.bad = since(m.bad, now, loss > maxLoss && missing >= minMissing)
-	m.good = since(m.good, now, loss < maxLoss/2 || missing < minMissing)
+	m.bad = holdsSince(m.bad, now, loss > maxLoss && missing >= minMissing)
+	m.good = holdsSince(m.good, now, loss < maxLoss/2 || missing < minMissing)
 	switch {
 	case !m.bad.IsZero() && now.Sub(m.bad) >= lossAfter:
 		m.failure = fmt.Errorf("%.0f %% of what is sent there does not arrive", loss*100)
@@ -152,8 +152,8 @@ func (m *Monitor) judge(now time.Time) {
 	}
 }
 
-// since returns the time at which a condition began to hold, or the zero time while it does not.
-func since(began, now time.Time, holds bool) time.Time {
+// holdsSince returns the time at which a condition began to hold, or the zero time while it does not.
+func holdsSince(began, now time.Time, holds bool) time.Time {
 	switch {
 	case !holds:
 		return time.Time{}

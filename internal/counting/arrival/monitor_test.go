@@ -61,7 +61,7 @@ func (s *tape) restart() { s.f, s.received = arrival.Flow{}, false }
 
 func (s *tape) fails() bool { return s.m.Err() != nil }
 
-func TestHalfIsNoticedOnceAndLeavesSlowly(t *testing.T) {
+func TestMonitor_NoticesHalfLossAndRecoversSlowly(t *testing.T) {
 	t.Parallel()
 	s := start()
 	for range 10 {
@@ -94,7 +94,7 @@ func TestHalfIsNoticedOnceAndLeavesSlowly(t *testing.T) {
 }
 
 // Occasional small losses are not a failure: a burst, a heartbeat of a sender without traffic, 2 % all the time.
-func TestSmallLossesAreNone(t *testing.T) {
+func TestMonitor_BearsSmallLosses(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]func(second int) (lines uint64, part float64){
 		"one burst": func(i int) (uint64, float64) {
@@ -114,9 +114,9 @@ func TestSmallLossesAreNone(t *testing.T) {
 	}
 }
 
-// TestReportsBetweenHeartbeats: publishers report whenever their set changes. A report without progress of the flow has
-// no new information about a gap that has ended. (Found by test/fleet, seed 31001.)
-func TestReportsBetweenHeartbeats(t *testing.T) {
+// Publishers report whenever their set changes. A report without progress of the flow has no new information about a
+// gap that has ended. (Found by test/fleet, seed 31001.)
+func TestMonitor_IgnoresReportsBetweenHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := start()
 	report := func(after time.Duration) {
@@ -140,7 +140,7 @@ func TestReportsBetweenHeartbeats(t *testing.T) {
 	}
 }
 
-func TestNothingArrives(t *testing.T) {
+func TestMonitor_FailsIfNothingArrives(t *testing.T) {
 	t.Parallel()
 	never, stops := start(), start()
 	for range 10 {
@@ -168,7 +168,7 @@ func TestNothingArrives(t *testing.T) {
 
 // A restart of a receiver is not a loss, however long it was away, and neither is the restart of one receiver of
 // several.
-func TestReceiverRestarts(t *testing.T) {
+func TestMonitor_RestartOfReceiverIsNoLoss(t *testing.T) {
 	t.Parallel()
 	for away := range 25 {
 		for _, others := range []bool{false, true} {
@@ -198,7 +198,7 @@ func TestReceiverRestarts(t *testing.T) {
 }
 
 // Lines that a receiver received before its restart are not compared with the lines that it received since.
-func TestReceiverRestartsEarly(t *testing.T) {
+func TestMonitor_ComparesNoLinesAcrossRestart(t *testing.T) {
 	t.Parallel()
 	s := start()
 	for i := range 20 {
@@ -215,7 +215,7 @@ func TestReceiverRestartsEarly(t *testing.T) {
 }
 
 // A receiver that went for good, while others publish, takes the flow with it.
-func TestReceiverGoesForGood(t *testing.T) {
+func TestMonitor_FailsIfReceiverLeaves(t *testing.T) {
 	t.Parallel()
 	s := start()
 	for range 10 {
@@ -240,7 +240,7 @@ func TestReceiverGoesForGood(t *testing.T) {
 }
 
 // After a pause of a publisher or a follower nothing is concluded before new heartbeats could arrive.
-func TestPauseOfReports(t *testing.T) {
+func TestMonitor_WaitsAfterPauseOfReports(t *testing.T) {
 	t.Parallel()
 	s := start()
 	for range 10 {
@@ -265,7 +265,7 @@ func TestPauseOfReports(t *testing.T) {
 
 // Losses that cannot be seen are not reported: with a publisher that does not receive all flows, a relay that mixes
 // flows, another id.
-func TestUnknownIsNoLoss(t *testing.T) {
+func TestMonitor_UnknownLossIsNoFailure(t *testing.T) {
 	t.Parallel()
 	s := start()
 	s.incomplete = true
@@ -298,7 +298,7 @@ func TestUnknownIsNoLoss(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
+func TestFlow_IsReadBackFromText(t *testing.T) {
 	t.Parallel()
 	for _, f := range []arrival.Flow{{}, {Sent: 7, First: 3, Received: 4}, {Sent: math.MaxUint64, Uncounted: true}} {
 		if got, err := arrival.ParseFlow(string(f.Append(nil))); err != nil || got != f {

@@ -67,7 +67,7 @@ func (q *Queue) Restore(batches []Batch) (dropped uint64) {
 // dropExcess drops the oldest batches and returns the number of their requests. The caller holds mu.
 func (q *Queue) dropExcess() (dropped uint64) {
 	for (q.counts > q.maxCounts || q.bytes > q.maxBytes) && len(q.batches) > 1 {
-		dropped += Requests(q.shift().Counts)
+		dropped += Requests(q.takeFirst().Counts)
 	}
 	return dropped
 }
@@ -79,7 +79,7 @@ func (q *Queue) Next() (Batch, bool) {
 	if len(q.batches) == 0 {
 		return Batch{}, false
 	}
-	return q.shift(), true
+	return q.takeFirst(), true
 }
 
 func (q *Queue) Take() []Batch {
@@ -103,7 +103,7 @@ func (q *Queue) Len() int {
 	return q.counts
 }
 
-func (q *Queue) shift() Batch {
+func (q *Queue) takeFirst() Batch {
 	first := q.batches[0]
 	q.batches[0] = Batch{}
 	q.batches = q.batches[1:]

@@ -11,7 +11,7 @@ import (
 )
 
 // Nothing is lost silently, memory is bounded, and the oldest go first.
-func TestQueue(t *testing.T) {
+func TestQueue_LosesNothingUncounted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		q := New(rapid.IntRange(1, 50).Draw(t, "most"), 1<<20)
@@ -66,7 +66,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-func TestQueueDropsTheOldest(t *testing.T) {
+func TestQueue_DropsTheOldest(t *testing.T) {
 	t.Parallel()
 	q := New(5, 1<<20)
 	batch := func(n ...int64) (counts []hottype.Count) {
@@ -94,7 +94,7 @@ func TestQueueDropsTheOldest(t *testing.T) {
 }
 
 // Long keys and client sketches fill the queue before the number of counts does.
-func TestQueueIsBoundedInBytes(t *testing.T) {
+func TestQueue_IsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]hottype.Count{
 		"keys":    {Key: hottype.Key(strings.Repeat("x", 60<<10)), N: 2},

@@ -95,7 +95,7 @@ func Check(c *hottype.ClientSketch) error {
 		return nil
 	}
 	ok := c.Attributed > 0 && c.Attributed <= MaxN && len(c.Sample) <= MaxSample && len(c.Heavy) <= MaxHeavy &&
-		ascending(c.Sample) && slices.IsSortedFunc(c.Heavy, byN) && totalHeavy(c.Heavy) <= c.Attributed
+		isAscending(c.Sample) && slices.IsSortedFunc(c.Heavy, compareN) && totalHeavy(c.Heavy) <= c.Attributed
 	if !ok {
 		return errSketch
 	}
@@ -114,7 +114,7 @@ func Repair(c *hottype.ClientSketch) bool {
 	return Check(c) == nil
 }
 
-func ascending(marks []uint32) bool {
+func isAscending(marks []uint32) bool {
 	for i := 1; i < len(marks); i++ {
 		if marks[i-1] >= marks[i] {
 			return false
@@ -123,7 +123,7 @@ func ascending(marks []uint32) bool {
 	return true
 }
 
-func byN(a, b hottype.ClientCount) int { return cmp.Compare(b.N, a.N) }
+func compareN(a, b hottype.ClientCount) int { return cmp.Compare(b.N, a.N) }
 
 // totalHeavy returns the sum of the counters, or more than any Attributed if one of them is not sound.
 func totalHeavy(heavy []hottype.ClientCount) int64 {

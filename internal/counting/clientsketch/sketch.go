@@ -189,7 +189,7 @@ func addHeavy(c *hottype.ClientSketch, client hottype.Client, n int64) {
 	if len(c.Heavy) == MaxHeavy {
 		paid := min(n, c.Heavy[MaxHeavy-1].N)
 		n -= paid
-		c.Heavy = decrement(c.Heavy, paid)
+		c.Heavy = decrementAll(c.Heavy, paid)
 	}
 	if n > 0 {
 		c.Heavy = append(c.Heavy, hottype.ClientCount{Client: client, N: n})
@@ -215,9 +215,9 @@ func moveUp(heavy []hottype.ClientCount, i int) {
 	}
 }
 
-// decrement subtracts paid from each counter and removes the counters that become empty. They are the last ones,
+// decrementAll subtracts paid from each counter and removes the counters that become empty. They are the last ones,
 // because the order is heaviest first.
-func decrement(heavy []hottype.ClientCount, paid int64) []hottype.ClientCount {
+func decrementAll(heavy []hottype.ClientCount, paid int64) []hottype.ClientCount {
 	n := 0
 	for ; n < len(heavy) && heavy[n].N > paid; n++ {
 		heavy[n].N -= paid
@@ -244,7 +244,7 @@ func mergeHeavy(c *hottype.ClientSketch, other []hottype.ClientCount) {
 			cmp.Compare(a.Client.Name, b.Client.Name))
 	})
 	if len(all) > MaxHeavy {
-		all = decrement(all, all[MaxHeavy].N)
+		all = decrementAll(all, all[MaxHeavy].N)
 	}
 	c.Heavy = append(c.Heavy[:0], all...)
 }

@@ -30,7 +30,7 @@ func of(n ...int64) *hottype.ClientSketch {
 }
 
 // The vectors of docs/protocol.md: other languages must come to the same sample hashes.
-func TestHashVectorsOfWireDocument(t *testing.T) {
+func TestHash_EqualsVectorsOfProtocol(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		client string
@@ -61,7 +61,7 @@ func TestHashVectorsOfWireDocument(t *testing.T) {
 	}
 }
 
-func TestEffective(t *testing.T) {
+func TestCappedCount_CapsEachClient(t *testing.T) {
 	t.Parallel()
 	many := of()
 	for i := range 10_000 {
@@ -97,7 +97,7 @@ func TestEffective(t *testing.T) {
 	}
 }
 
-func TestClientsIsExactAndThenAbout(t *testing.T) {
+func TestClients_IsExactThenApproximate(t *testing.T) {
 	t.Parallel()
 	c := of()
 	for i := range 200_000 {
@@ -142,9 +142,8 @@ func (e exact) above(most int64) (h int64) {
 	return h
 }
 
-// TestSketchAgainstExactCounts builds client sketches in several processes, merges them,
-// and holds the stated bounds to the exact counts.
-func TestSketchAgainstExactCounts(t *testing.T) {
+// The merged client sketches of several processes keep the stated bounds, compared with the exact counts.
+func TestMerge_KeepsStatedBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		all, sketches := exact{}, make([]hottype.ClientSketch, rapid.IntRange(1, 4).Draw(t, "senders"))
@@ -193,7 +192,7 @@ func counter(c *hottype.ClientSketch, who hottype.Client) int64 {
 	return 0
 }
 
-func TestMergeCommutes(t *testing.T) {
+func TestMerge_Commutes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawSketch(t, "a"), drawSketch(t, "b")
@@ -232,7 +231,7 @@ func drawSketch(t *rapid.T, label string) *hottype.ClientSketch {
 	return c
 }
 
-func TestAddAllocatesNothingOnceGrown(t *testing.T) {
+func TestAdd_AllocatesNothingOnceGrown(t *testing.T) {
 	c := of()
 	for i := range 100 {
 		Add(c, client(i), 1)
@@ -250,7 +249,7 @@ func TestAddAllocatesNothingOnceGrown(t *testing.T) {
 var client7 = []hottype.Client{client(1), client(2), client(3), client(4), client(5), client(6), client(7),
 	client(8), client(9), client(10), client(11)}
 
-func TestHeaviest(t *testing.T) {
+func TestHeaviest_ReturnsClientAndShare(t *testing.T) {
 	t.Parallel()
 	if who, share := Heaviest(nil); !who.IsZero() || share != 0 {
 		t.Errorf("of nobody: %v %v", who, share)

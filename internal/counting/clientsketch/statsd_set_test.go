@@ -16,7 +16,7 @@ func members(c *hottype.ClientSketch) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(AppendMembers(nil, c), []byte("\n")), []byte("\n"))
 }
 
-func TestMembersOfASketch(t *testing.T) {
+func TestAppendMembers_WritesSketch(t *testing.T) {
 	t.Parallel()
 	c := new(hottype.ClientSketch)
 	Add(c, hottype.ParseClient("192.0.2.1"), 285)
@@ -30,7 +30,7 @@ func TestMembersOfASketch(t *testing.T) {
 	}
 }
 
-func TestMembersRoundTrip(t *testing.T) {
+func TestAppendMembers_AreReadBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSketch(t, "sketch")
@@ -56,7 +56,7 @@ func TestMembersRoundTrip(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoMember(t *testing.T) {
+func TestParseMember_RejectsOtherText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "=", "seen", "seen=", "seen=0", "seen=01", "seen=-1", "seen=9007199254740993", "Seen=1", "=5",
@@ -79,7 +79,7 @@ func TestWhatIsNoMember(t *testing.T) {
 }
 
 // Lost members must not make a client sketch that a later reader rejects.
-func TestSettle(t *testing.T) {
+func TestRepair_MakesSketchSound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		whole, c := drawSketch(t, "sketch"), new(hottype.ClientSketch)
@@ -94,7 +94,7 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-func TestCheckRejects(t *testing.T) {
+func TestCheck_RejectsUnsoundSketches(t *testing.T) {
 	t.Parallel()
 	a, b := client(1), client(2)
 	for name, c := range map[string]hottype.ClientSketch{

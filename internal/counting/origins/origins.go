@@ -31,9 +31,9 @@ func Network(c *hottype.Client) uint32 {
 		if c.Addr.Is4In6() {
 			return 1<<24 | uint32(b[12])<<16 | uint32(b[13])<<8 | uint32(b[14])
 		}
-		return tag(b[:6]) &^ sender
+		return tagOf(b[:6]) &^ sender
 	case c.Name != "":
-		return tag([]byte(c.Name)) &^ sender
+		return tagOf([]byte(c.Name)) &^ sender
 	}
 	return 0
 }
@@ -43,7 +43,7 @@ func Sender(name string) uint32 {
 	if name == "" {
 		return 0
 	}
-	return tag([]byte(name)) | sender
+	return tagOf([]byte(name)) | sender
 }
 
 // SenderAddr returns the tag of a sender by its address, IPv6 by /64, or 0 if it is unknown.
@@ -53,16 +53,16 @@ func SenderAddr(a netip.Addr) uint32 {
 	case !a.IsValid():
 		return 0
 	case a.Is4() || a.Is4In6():
-		return tag(b[:]) | sender
+		return tagOf(b[:]) | sender
 	}
-	return tag(b[:8]) | sender
+	return tagOf(b[:8]) | sender
 }
 
 // IsSender reports whether a tag belongs to a sender.
 func IsSender(tag uint32) bool { return tag&sender != 0 }
 
-// tag returns a hash (FNV-1a) that differs from the tags of all IPv4 networks.
-func tag(name []byte) uint32 {
+// tagOf returns a hash (FNV-1a) that differs from the tags of all IPv4 networks.
+func tagOf(name []byte) uint32 {
 	h := uint32(2166136261)
 	for _, b := range name {
 		h = (h ^ uint32(b)) * 16777619
@@ -122,15 +122,15 @@ func Rank(claims []Claim, places int) {
 	slices.SortFunc(claims, func(a, b Claim) int {
 		return cmp.Or(cmp.Compare(b.full, a.full), cmp.Compare(a.Index, b.Index))
 	})
-	share(claims, quota, func(c *Claim) *hottype.Origin { return &c.Network })
+	applyQuota(claims, quota, func(c *Claim) *hottype.Origin { return &c.Network })
 	for i := range claims {
 		claims[i].byNetwork, claims[i].round = claims[i].Weight, 0
 	}
-	share(claims, quota, func(c *Claim) *hottype.Origin { return &c.Sender })
+	applyQuota(claims, quota, func(c *Claim) *hottype.Origin { return &c.Sender })
 }
 
-// share reduces the weight of claims beyond the quota of their origin, and orders the claims again.
-func share(claims []Claim, quota int, origin func(*Claim) *hottype.Origin) {
+// applyQuota reduces the weight of claims beyond the quota of their origin, and orders the claims again.
+func applyQuota(claims []Claim, quota int, origin func(*Claim) *hottype.Origin) {
 	taken := make(map[uint32]int)
 	for i := range claims {
 		c := &claims[i]
@@ -141,7 +141,7 @@ func share(claims []Claim, quota int, origin func(*Claim) *hottype.Origin) {
 		c.round = taken[o.Tag]
 		taken[o.Tag]++
 		if c.round >= quota {
-			c.Weight = min(c.Weight, c.left(o))
+			c.Weight = min(c.Weight, c.weightWithout(o))
 		}
 	}
 	slices.SortStableFunc(claims, func(a, b Claim) int {
@@ -149,8 +149,8 @@ func share(claims []Claim, quota int, origin func(*Claim) *hottype.Origin) {
 	})
 }
 
-// left returns the weight without the requests of an origin.
-func (c *Claim) left(o *hottype.Origin) float64 { return max(0, c.full-float64(o.N)) }
+// weightWithout returns the weight without the requests of an origin.
+func (c *Claim) weightWithout(o *hottype.Origin) float64 { return max(0, c.full-float64(o.N)) }
 
 // Line is the last claim that got a place, to judge new claims. The zero value accepts all.
 type Line struct {
@@ -174,16 +174,16 @@ func LineOf(claims []Claim, places int) Line {
 	for i := range claims {
 		c := &claims[i]
 		if c.byNetwork < c.full {
-			l.exceed(c.Network.Tag, c.full)
+			l.addExcess(c.Network.Tag, c.full)
 		}
 		if c.Weight < c.byNetwork {
-			l.exceed(c.Sender.Tag, c.full)
+			l.addExcess(c.Sender.Tag, c.full)
 		}
 	}
 	return l
 }
 
-func (l *Line) exceed(tag uint32, full float64) {
+func (l *Line) addExcess(tag uint32, full float64) {
 	if k := l.find(tag); k >= 0 {
 		l.over[k].full = max(l.over[k].full, full)
 		return
@@ -203,7 +203,7 @@ func (l *Line) Below(c *Claim) bool {
 	c.full = c.Weight
 	lower := func(o *hottype.Origin) {
 		if k := l.find(o.Tag); k >= 0 && c.full <= l.over[k].full {
-			c.Weight = min(c.Weight, c.left(o))
+			c.Weight = min(c.Weight, c.weightWithout(o))
 		}
 	}
 	lower(&c.Network)

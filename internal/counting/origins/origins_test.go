@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/origins"
 )
 
-func TestTags(t *testing.T) {
+func TestNetworkAndSender_TagsDistinguishOrigins(t *testing.T) {
 	t.Parallel()
 	network := func(s string) uint32 { c := hottype.ParseClient(s); return origins.Network(&c) }
 	for a, b := range map[string]string{
@@ -39,7 +39,7 @@ func TestTags(t *testing.T) {
 }
 
 // The requests of others for a key are at most the number without the origin's votes, and at least half of it.
-func TestOriginIsTheMajority(t *testing.T) {
+func TestOriginAdd_KeepsMajority(t *testing.T) {
 	t.Parallel()
 	for mine := range int64(20) {
 		for others := range int64(20) {
@@ -62,7 +62,7 @@ func TestOriginIsTheMajority(t *testing.T) {
 }
 
 // If the sender of a count does not name the network, the heaviest clients do.
-func TestOfASketch(t *testing.T) {
+func TestOf_DerivesNetworkFromSketch(t *testing.T) {
 	t.Parallel()
 	c := hottype.Count{
 		N:       100,
@@ -107,7 +107,7 @@ func ranked(claims []origins.Claim, names []string, places int) map[string]int {
 	return got
 }
 
-func TestRank(t *testing.T) {
+func TestRank_BoundsPartOfEachOrigin(t *testing.T) {
 	t.Parallel()
 	type some struct {
 		name   string
@@ -150,7 +150,7 @@ func TestRank(t *testing.T) {
 	}
 }
 
-func TestLine(t *testing.T) {
+func TestLine_JudgesNewClaims(t *testing.T) {
 	t.Parallel()
 	var claims []origins.Claim
 	for i := range 100 {

@@ -29,23 +29,23 @@ type follower struct {
 // maxStep bounds the bytes that one step reads, so that its caller can check for other events.
 const maxStep = 4 << 20
 
-// step reads the new bytes and reports whether there may be more already.
-func (f *follower) step() bool {
+// readNewBytes reads the new bytes and reports whether there may be more already.
+func (f *follower) readNewBytes() bool {
 	if f.file == nil && !f.open() {
 		return false
 	}
 	for total := 0; total < maxStep; {
 		n, err := f.file.Read(f.buf)
-		f.lines.feed(f.buf[:n])
+		f.lines.splitPiece(f.buf[:n])
 		f.offset += int64(n)
 		total += n
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
-				f.failed(err)
+				f.recordFailure(err)
 				f.close()
 				return false
 			}
-			return f.atEnd()
+			return f.handleEnd()
 		}
 	}
 	return true
@@ -56,7 +56,7 @@ func (f *follower) open() bool {
 	file, err := os.Open(f.cfg.Path)
 	if err != nil {
 		f.later = true
-		f.failed(err)
+		f.recordFailure(err)
 		return false
 	}
 	f.file, f.offset, f.rotated = file, 0, time.Time{}
@@ -73,9 +73,9 @@ func (f *follower) open() bool {
 	return true
 }
 
-// atEnd checks whether the open file still has this name, and has not become shorter. It reports whether there is more
-// to read.
-func (f *follower) atEnd() bool {
+// handleEnd checks whether the open file still has this name, and has not become shorter. It reports whether there is
+// more to read.
+func (f *follower) handleEnd() bool {
 	now, err := os.Stat(f.cfg.Path)
 	open, err2 := f.file.Stat()
 	if err != nil || err2 != nil {
@@ -83,7 +83,7 @@ func (f *follower) atEnd() bool {
 	}
 	if os.SameFile(now, open) {
 		f.rotated = time.Time{}
-		return f.truncated(now.Size())
+		return f.restartIfTruncated(now.Size())
 	}
 	if f.rotated.IsZero() {
 		f.rotated = time.Now()
@@ -91,14 +91,14 @@ func (f *follower) atEnd() bool {
 	if time.Since(f.rotated) < f.cfg.Poll {
 		return false
 	}
-	f.lines.forget() // the end of that line will not come
+	f.lines.resetPart() // the end of that line will not come
 	f.close()
 	f.stats.rotations.Add(1)
 	return true
 }
 
-// truncated starts again at the beginning of a file that is shorter than the bytes read.
-func (f *follower) truncated(size int64) bool {
+// restartIfTruncated starts again at the beginning of a file that is shorter than the bytes read.
+func (f *follower) restartIfTruncated(size int64) bool {
 	if size >= f.offset {
 		return false
 	}
@@ -106,12 +106,12 @@ func (f *follower) truncated(size int64) bool {
 		return false
 	}
 	f.offset = 0
-	f.lines.forget() // the rest of that line no longer exists
+	f.lines.resetPart() // the rest of that line no longer exists
 	f.stats.truncations.Add(1)
 	return true
 }
 
-func (f *follower) failed(err error) {
+func (f *follower) recordFailure(err error) {
 	f.stats.errors.Add(1)
 	if f.down {
 		return

@@ -79,7 +79,7 @@ func (s *Syslog) Run(ctx context.Context, f func(line []byte)) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var parts sync.WaitGroup
-	parts.Go(func() { stop(s.datagrams()) })
+	parts.Go(func() { stop(s.receiveDatagrams()) })
 	parts.Go(func() { stop(s.accept(running, &parts)) })
 	<-running.Done()
 	_ = s.Close()
@@ -90,19 +90,19 @@ func (s *Syslog) Run(ctx context.Context, f func(line []byte)) error {
 	return fmt.Errorf("tail: syslog: %w", context.Cause(running))
 }
 
-func (s *Syslog) datagrams() error {
+func (s *Syslog) receiveDatagrams() error {
 	buf := make([]byte, 64<<10)
 	for {
 		n, from, err := s.packets.ReadFrom(buf)
 		switch {
 		case err != nil:
 			return err
-		case !s.allowed(from):
+		case !s.isAllowed(from):
 			s.rejected.Add(1)
 		case n > s.cfg.MaxLine:
 			s.tooLong.Add(1)
 		default:
-			s.message(buf[:n])
+			s.emitMessage(buf[:n])
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (s *Syslog) accept(ctx context.Context, parts *sync.WaitGroup) error {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		if !s.allowed(conn.RemoteAddr()) || s.connections.Load() >= int64(s.cfg.MaxConnections) {
+		if !s.isAllowed(conn.RemoteAddr()) || s.connections.Load() >= int64(s.cfg.MaxConnections) {
 			s.rejected.Add(1)
 			_ = conn.Close()
 			continue
@@ -127,14 +127,14 @@ func (s *Syslog) accept(ctx context.Context, parts *sync.WaitGroup) error {
 		s.connections.Add(1)
 		parts.Go(func() {
 			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-			s.stream(conn)
+			s.readStream(conn)
 			_ = conn.Close()
 			s.connections.Add(-1)
 		})
 	}
 }
 
-func (s *Syslog) allowed(from net.Addr) bool {
+func (s *Syslog) isAllowed(from net.Addr) bool {
 	if len(s.cfg.Allow) == 0 {
 		return true
 	}
@@ -144,23 +144,23 @@ func (s *Syslog) allowed(from net.Addr) bool {
 	})
 }
 
-// stream reads a connection to its end. A line that is cut off there is dropped.
-func (s *Syslog) stream(conn net.Conn) {
+// readStream reads a connection to its end. A line that is cut off there is dropped.
+func (s *Syslog) readStream(conn net.Conn) {
 	r := bufio.NewReaderSize(conn, s.cfg.MaxLine+1)
 	for {
 		if conn.SetReadDeadline(time.Now().Add(s.cfg.Idle)) != nil {
 			return
 		}
-		line, err := s.frame(r)
+		line, err := s.readFrame(r)
 		if err != nil {
 			return // the end, a silent client, or a shutdown
 		}
-		s.message(line)
+		s.emitMessage(line)
 	}
 }
 
-// frame reads the next message, or returns nil for a message that is too long.
-func (s *Syslog) frame(r *bufio.Reader) ([]byte, error) {
+// readFrame reads the next message, or returns nil for a message that is too long.
+func (s *Syslog) readFrame(r *bufio.Reader) ([]byte, error) {
 	n, head := frameLength(r)
 	if n > s.cfg.MaxLine {
 		s.tooLong.Add(1)
@@ -207,7 +207,7 @@ func frameLength(r *bufio.Reader) (n, head int) {
 	return 0, 0
 }
 
-func (s *Syslog) message(line []byte) {
+func (s *Syslog) emitMessage(line []byte) {
 	line = bytes.TrimRight(line, "\x00\r\n")
 	if len(line) == 0 {
 		return

@@ -54,7 +54,7 @@ func sendTo(t *testing.T, network, addr string, texts ...string) net.Conn {
 	return c
 }
 
-func TestSyslogReceivesDatagramsAndStreams(t *testing.T) {
+func TestSyslog_ReceivesDatagramsAndStreams(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, network string
@@ -81,7 +81,7 @@ func TestSyslogReceivesDatagramsAndStreams(t *testing.T) {
 }
 
 // Nothing is read from addresses that may not send, and connections beyond the bound are closed.
-func TestSyslogRefuses(t *testing.T) {
+func TestSyslog_RejectsOtherSendersAndConnections(t *testing.T) {
 	t.Parallel()
 	allow := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	_, stats := received(t, SyslogConfig{Allow: allow, MaxConnections: 1}, 1,
@@ -123,7 +123,7 @@ func FuzzSyslogStream(f *testing.F) {
 		read := func(text []byte) (all [][]byte) {
 			r := bufio.NewReaderSize(bytes.NewReader(text), s.cfg.MaxLine+1)
 			for {
-				line, err := s.frame(r)
+				line, err := s.readFrame(r)
 				if len(line) > s.cfg.MaxLine+1 {
 					t.Fatalf("%q is too long", line)
 				}

@@ -70,11 +70,11 @@ func (t *Tail) Run(ctx context.Context, f func(line []byte)) error {
 	defer w.close()
 	fo := follower{cfg: t.cfg, lines: lines, stats: &t.counters, buf: make([]byte, 64<<10)}
 	defer fo.close()
-	for fo.step(); w.wait(ctx, t.cfg.Poll); {
-		for fo.step() && ctx.Err() == nil {
+	for fo.readNewBytes(); w.wait(ctx, t.cfg.Poll); {
+		for fo.readNewBytes() && ctx.Err() == nil {
 		}
 	}
-	fo.step() // lines written before the end, up to a bound
+	fo.readNewBytes() // lines written before the end, up to a bound
 	return nil
 }
 
@@ -104,16 +104,16 @@ func (t *Tail) readInput(ctx context.Context, lines *splitter) error {
 	}
 	pieces, next := make(chan piece), make(chan struct{}, 1)
 	defer close(next)
-	go read(t.cfg.Input, pieces, next)
+	go readPieces(t.cfg.Input, pieces, next)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case p := <-pieces:
-			lines.feed(p.text)
+			lines.splitPiece(p.text)
 			switch {
 			case errors.Is(p.err, io.EOF):
-				lines.end()
+				lines.endLine()
 				return nil
 			case errors.Is(p.err, os.ErrDeadlineExceeded):
 				return nil // ctx ended
@@ -130,9 +130,9 @@ type piece struct {
 	err  error
 }
 
-// read passes the input on piece by piece, each when the previous one was processed, because the buffer is the same. It
-// ends with an error or when next is closed.
-func read(r io.Reader, pieces chan<- piece, next <-chan struct{}) {
+// readPieces passes the input on piece by piece, each when the previous one was processed, because the buffer is the
+// same. It ends with an error or when next is closed.
+func readPieces(r io.Reader, pieces chan<- piece, next <-chan struct{}) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := r.Read(buf)
@@ -158,44 +158,44 @@ type splitter struct {
 	long bool   // the line is longer than max
 }
 
-func (s *splitter) feed(b []byte) {
+func (s *splitter) splitPiece(b []byte) {
 	s.stats.bytes.Add(uint64(len(b)))
 	for {
 		line, rest, ok := bytes.Cut(b, []byte{'\n'})
 		if !ok {
-			s.keep(b)
+			s.appendPart(b)
 			return
 		}
 		b = rest
 		if len(s.part) == 0 && !s.long && len(line) <= s.max {
-			s.line(line)
+			s.emitLine(line)
 			continue
 		}
-		s.keep(line)
-		s.end()
+		s.appendPart(line)
+		s.endLine()
 	}
 }
 
-func (s *splitter) keep(b []byte) {
+func (s *splitter) appendPart(b []byte) {
 	if len(b) > s.max-len(s.part) {
 		b, s.long = nil, true
 	}
 	s.part = append(s.part, b...)
 }
 
-func (s *splitter) end() {
+func (s *splitter) endLine() {
 	switch {
 	case s.long:
 		s.stats.tooLong.Add(1)
 	case len(s.part) > 0:
-		s.line(s.part)
+		s.emitLine(s.part)
 	}
-	s.forget()
+	s.resetPart()
 }
 
-func (s *splitter) forget() { s.part, s.long = s.part[:0], false }
+func (s *splitter) resetPart() { s.part, s.long = s.part[:0], false }
 
-func (s *splitter) line(line []byte) {
+func (s *splitter) emitLine(line []byte) {
 	s.stats.lines.Add(1)
 	s.emit(bytes.TrimSuffix(line, []byte{'\r'}))
 }

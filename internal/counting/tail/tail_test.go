@@ -92,7 +92,7 @@ func (l *logFile) want(lines ...string) {
 	}
 }
 
-func TestRotationAndTruncation(t *testing.T) {
+func TestTail_FollowsRotationAndTruncation(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, "")
 	l.follow(tail.Config{MaxLine: 20})
@@ -144,7 +144,7 @@ func (l *logFile) yield() {
 }
 
 // A file that is there already is read from its end, so that a restart counts no line twice.
-func TestTail_SkipsWhatIsThere(t *testing.T) {
+func TestTail_SkipsExistingLines(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, "old\n")
 	l.follow(tail.Config{})
@@ -173,7 +173,7 @@ func followLater(t *testing.T) *logFile {
 }
 
 // Lines that are in the file at the end are handed on.
-func TestNothingIsLeftAtTheEnd(t *testing.T) {
+func TestTail_EmitsRestAtEnd(t *testing.T) {
 	t.Parallel()
 	l := followLater(t)
 	var want []string
@@ -186,7 +186,7 @@ func TestNothingIsLeftAtTheEnd(t *testing.T) {
 }
 
 // A file system event is enough; reading does not wait for the clock.
-func TestFileEventsTriggerRead(t *testing.T) {
+func TestTail_ReadsOnFileEvents(t *testing.T) {
 	t.Parallel()
 	l := followLater(t)
 	l.write("second\n")
@@ -196,7 +196,7 @@ func TestFileEventsTriggerRead(t *testing.T) {
 	}
 }
 
-func TestInput(t *testing.T) {
+func TestTail_ReadsInput(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]io.Reader{
 		"whole":  strings.NewReader("a\nb\nlast"),
@@ -223,7 +223,7 @@ func TestInput(t *testing.T) {
 }
 
 // A pipe without a writer does not hold up the end.
-func TestSilentPipe(t *testing.T) {
+func TestTail_EndsDespiteSilentPipe(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -249,7 +249,7 @@ func TestSilentPipe(t *testing.T) {
 }
 
 // The lines are the same however the input is cut into pieces.
-func TestLinesIndependentOfReadSize(t *testing.T) {
+func TestTail_LinesDoNotDependOnReadSize(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab\n\r"))).Draw(t, "text")

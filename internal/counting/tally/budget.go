@@ -17,42 +17,42 @@ type budget struct {
 
 // reserve reserves the room of one pair. It reads the counters before it changes them, to keep cores from contending
 // for a counter that is at its limit anyway.
-func (r *budget) reserve(bytes int) bool {
-	b := int64(bytes)
-	if r.keys.Load() >= r.maxKeys || r.bytes.Load()+b > r.maxBytes {
+func (b *budget) reserve(bytes int) bool {
+	n := int64(bytes)
+	if b.keys.Load() >= b.maxKeys || b.bytes.Load()+n > b.maxBytes {
 		return false
 	}
-	keys := r.keys.Add(1)
+	keys := b.keys.Add(1)
 	if keys == 1 {
-		wait.Signal(r.first)
+		wait.Signal(b.first)
 	}
-	if keys > r.maxKeys || r.bytes.Add(b) > r.maxBytes {
-		r.keys.Add(-1)
-		r.bytes.Add(-b)
+	if keys > b.maxKeys || b.bytes.Add(n) > b.maxBytes {
+		b.keys.Add(-1)
+		b.bytes.Add(-n)
 		return false
 	}
 	return true
 }
 
 // takeSketch reserves the room of one client sketch. Keys that are not tracked leave half of the room to tracked keys.
-func (r *budget) takeSketch(tracked bool) bool {
-	most := r.maxSketches
+func (b *budget) takeSketch(tracked bool) bool {
+	most := b.maxSketches
 	if !tracked {
 		most /= 2
 	}
-	if r.sketches.Load() >= most {
+	if b.sketches.Load() >= most {
 		return false
 	}
-	if r.sketches.Add(1) > most {
-		r.sketches.Add(-1)
+	if b.sketches.Add(1) > most {
+		b.sketches.Add(-1)
 		return false
 	}
 	return true
 }
 
 // release returns the room of a table.
-func (r *budget) release(t *table) {
-	r.keys.Add(-int64(t.used))
-	r.bytes.Add(-int64(len(t.arena)))
-	r.sketches.Add(-int64(t.sketches.used))
+func (b *budget) release(t *table) {
+	b.keys.Add(-int64(t.used))
+	b.bytes.Add(-int64(len(t.arena)))
+	b.sketches.Add(-int64(t.sketches.used))
 }

@@ -20,7 +20,7 @@ type attribution struct {
 // addClient records the client of the n requests that at has just counted. The caller holds the shard's lock. For most
 // keys it is one look-up in a small table.
 func (t *Tally) addClient(sh *shard, at *slot, n int64, from *attribution) {
-	at.vote(from.origin)
+	at.addVotes(from.origin)
 	if from.sketch == nil && (from.client.IsZero() || !t.isTracked(at)) || t.budget.maxSketches == 0 {
 		return
 	}
@@ -28,7 +28,7 @@ func (t *Tally) addClient(sh *shard, at *slot, n int64, from *attribution) {
 		sh.unseen += uint64(n)
 		return
 	}
-	c := sh.cur.sketches.of(at)
+	c := sh.cur.sketches.findOrAdd(at)
 	if from.sketch != nil {
 		clientsketch.Merge(c, from.sketch)
 		return
@@ -48,8 +48,8 @@ type sketches struct {
 	used int // all[:used] are in use
 }
 
-// of returns the client sketch of a slot, which it creates if needed.
-func (cs *sketches) of(s *slot) *hottype.ClientSketch {
+// findOrAdd returns the client sketch of a slot, which it creates if needed.
+func (cs *sketches) findOrAdd(s *slot) *hottype.ClientSketch {
 	if s.sketch == 0 {
 		if cs.used == len(cs.all) {
 			cs.all = append(cs.all, hottype.ClientSketch{})
@@ -73,9 +73,9 @@ func (cs *sketches) reset() {
 // sentSketches holds the client sketches to be sent, by place.
 type sentSketches []hottype.ClientSketch
 
-// send copies the sketches in use. The parts of all client sketches share two slices of exactly their length, because
-// receivers may keep them.
-func (cs *sketches) send() sentSketches {
+// copyUsed copies the sketches in use. The parts of all client sketches share two slices of exactly their length,
+// because receivers may keep them.
+func (cs *sketches) copyUsed() sentSketches {
 	used := cs.all[:cs.used]
 	marks, heavy := 0, 0
 	for i := range used {
@@ -95,8 +95,8 @@ func (cs *sketches) send() sentSketches {
 	return out
 }
 
-// of returns the client sketch of a slot, or nil if it is not tracked or without requests.
-func (cs sentSketches) of(s *slot) *hottype.ClientSketch {
+// sketchOf returns the client sketch of a slot, or nil if it is not tracked or without requests.
+func (cs sentSketches) sketchOf(s *slot) *hottype.ClientSketch {
 	if s.sketch == 0 || cs[s.sketch-1].Attributed == 0 {
 		return nil
 	}

@@ -66,7 +66,7 @@ func flush(t testing.TB, ta *tally.Tally) {
 
 // A key of 20 requests a second on a quiet site is tracked from its first second on, and a flood of values that come
 // once does not evict it.
-func TestHeavyKeysAreFollowedThroughAFlood(t *testing.T) {
+func TestTally_TracksHeavyKeysThroughFlood(t *testing.T) {
 	t.Parallel()
 	sink := mergingSink{}
 	ta := newTally(tally.Config{Sink: sink, TrackClients: 64})
@@ -101,7 +101,7 @@ func TestHeavyKeysAreFollowedThroughAFlood(t *testing.T) {
 }
 
 // A key that begins in the middle of a flood is found too.
-func TestNewHeavyKeyIsFoundInAFlood(t *testing.T) {
+func TestTally_TracksNewHeavyKeyInFlood(t *testing.T) {
 	t.Parallel()
 	sink := mergingSink{}
 	ta := newTally(tally.Config{Sink: sink, TrackClients: 64})
@@ -129,7 +129,7 @@ func TestNewHeavyKeyIsFoundInAFlood(t *testing.T) {
 }
 
 // The clients of a key that comes very fast are recorded within its first flush.
-func TestSuddenKey(t *testing.T) {
+func TestTally_RecordsClientsOfSuddenKey(t *testing.T) {
 	t.Parallel()
 	sink := mergingSink{}
 	ta := newTally(tally.Config{Sink: sink})
@@ -142,7 +142,7 @@ func TestSuddenKey(t *testing.T) {
 	}
 }
 
-func TestClientsNotTracked(t *testing.T) {
+func TestTally_RecordsNoUntrackedClients(t *testing.T) {
 	t.Parallel()
 	for name, clients := range map[string]int{"off": -1, "unknown clients": 0} {
 		sink := mergingSink{}
@@ -164,7 +164,7 @@ func TestClientsNotTracked(t *testing.T) {
 }
 
 // Beyond its memory for clients the tally continues to count and reports the requests whose clients it did not record.
-func TestClientSketchesAreBounded(t *testing.T) {
+func TestTally_BoundsClientSketches(t *testing.T) {
 	t.Parallel()
 	sink := mergingSink{}
 	ta := newTally(tally.Config{Sink: sink, TrackClients: 1})
@@ -185,7 +185,7 @@ func TestClientSketchesAreBounded(t *testing.T) {
 }
 
 // The merged client sketch of several goroutines is the sketch of all clients.
-func TestClientSketchesOfManyGoroutines(t *testing.T) {
+func TestTally_MergesClientSketchesOfGoroutines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		sink := mergingSink{}
@@ -210,7 +210,7 @@ func TestClientSketchesOfManyGoroutines(t *testing.T) {
 }
 
 // Sent sketches are not changed again, however the tally uses its memory.
-func TestSentClientSketchesStay(t *testing.T) {
+func TestTally_DoesNotChangeSentSketches(t *testing.T) {
 	t.Parallel()
 	var kept []hottype.Count
 	ta := newTally(tally.Config{Sink: keeper{&kept}})
@@ -268,7 +268,7 @@ func BenchmarkAddFrom(b *testing.B) {
 }
 
 // One network has its part of the places for keys, however many values it asks for, and the others have the rest.
-func TestOneNetworkOpensItsPart(t *testing.T) {
+func TestTally_NetworkOpensOnlyItsPart(t *testing.T) {
 	t.Parallel()
 	sink := mergingSink{}
 	ta := newTally(tally.Config{Sink: sink, MaxKeys: 2048, TrackClients: -1})
@@ -293,7 +293,7 @@ func TestOneNetworkOpensItsPart(t *testing.T) {
 }
 
 // Keys that come in bursts leave room for the clients of tracked keys.
-func TestBurstsLeaveRoomForFollowedKeys(t *testing.T) {
+func TestTally_BurstsLeaveRoomForTrackedKeys(t *testing.T) {
 	t.Parallel()
 	sink := mergingSink{}
 	ta := newTally(tally.Config{Sink: sink, TrackClients: 16})

@@ -52,23 +52,23 @@ func (t *Tally) Flush(ctx context.Context) error {
 	}
 	defer func() { t.flushing <- struct{}{} }()
 
-	counts := t.collect()
+	counts := t.collectCounts()
 	if again := t.out.pending; again != nil {
 		if err := t.send(ctx, again); err != nil {
 			n := batchqueue.Requests(again)
 			t.out.lost += n
 			t.droppedSink.Add(n)
-			t.keep(counts)
+			t.setPending(counts)
 			return err
 		}
-		t.keep(nil)
+		t.setPending(nil)
 	}
 	if len(counts) == 0 {
 		return nil
 	}
 	err := t.send(ctx, counts)
 	if err != nil {
-		t.keep(counts)
+		t.setPending(counts)
 	}
 	return err
 }
@@ -95,8 +95,8 @@ func (t *Tally) send(ctx context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// keep makes counts the pending batch, or clears it if there are none.
-func (t *Tally) keep(counts []hottype.Count) {
+// setPending makes counts the pending batch, or clears it if there are none.
+func (t *Tally) setPending(counts []hottype.Count) {
 	if len(counts) == 0 {
 		counts = nil
 	}
@@ -104,15 +104,15 @@ func (t *Tally) keep(counts []hottype.Count) {
 	t.pending.Store(int64(len(counts)))
 }
 
-// collect empties every shard into one batch, with one count for each pair.
-func (t *Tally) collect() []hottype.Count {
+// collectCounts empties every shard into one batch, with one count for each pair.
+func (t *Tally) collectCounts() []hottype.Count {
 	n := t.budget.keys.Load()
 	if n == 0 {
 		return nil
 	}
 	counts := make([]hottype.Count, 0, n)
 	for j := range shardsPerCore {
-		all := t.swap(j)
+		all := t.swapTables(j)
 		for _, other := range all[1:] {
 			all[0].merge(other)
 		}
@@ -122,12 +122,12 @@ func (t *Tally) collect() []hottype.Count {
 			full.reset()
 		}
 	}
-	t.tracked.Store(t.scores.choose())
+	t.tracked.Store(t.scores.chooseTracked())
 	return counts
 }
 
-// swap takes the tables of one shard of every core.
-func (t *Tally) swap(j int) []*table {
+// swapTables takes the tables of one shard of every core.
+func (t *Tally) swapTables(j int) []*table {
 	all := make([]*table, 0, maxCoreShards)
 	for i := range t.coreShards {
 		full := t.coreShards[i].shards[j].swap()

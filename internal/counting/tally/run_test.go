@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/tally"
 )
 
-func TestRunFlushesOnTicksAndAtTheEnd(t *testing.T) {
+func TestRun_FlushesOnTicksAndAtEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sink := &recorder{}
@@ -46,7 +46,7 @@ func TestRunFlushesOnTicksAndAtTheEnd(t *testing.T) {
 }
 
 // A batch that the sink rejects at the very end has one more chance.
-func TestRejectedAtTheEndIsTriedAgain(t *testing.T) {
+func TestRun_RetriesRejectedBatchAtEnd(t *testing.T) {
 	t.Parallel()
 	sink := &recorder{fail: 1}
 	ta := newTally(tally.Config{Sink: sink, Flush: time.Hour})
@@ -62,7 +62,7 @@ func TestRejectedAtTheEndIsTriedAgain(t *testing.T) {
 }
 
 // A sink that hangs costs its timeout, never more, and never blocks Add.
-func TestHangingSink(t *testing.T) {
+func TestFlush_HangingSinkBlocksNoAdd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sink := &recorder{block: make(chan struct{})}
@@ -88,7 +88,7 @@ func TestHangingSink(t *testing.T) {
 	})
 }
 
-func TestSinkOutage(t *testing.T) {
+func TestFlush_KeepsOneBatchDuringOutage(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	sink := &recorder{fail: 4}
@@ -118,7 +118,7 @@ func TestSinkOutage(t *testing.T) {
 	}
 }
 
-func TestFlushGivesUpWithItsContext(t *testing.T) {
+func TestFlush_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sink := &recorder{block: make(chan struct{})}

@@ -48,15 +48,15 @@ func (t *table) add(r *budget, h uint64, key []byte, second, n int64, from *attr
 		s.n = sum(s.n, n)
 		return s
 	}
-	if !t.open(r, from.origin.Tag) || !r.reserve(len(key)) {
+	if !t.admitPair(r, from.origin.Tag) || !r.reserve(len(key)) {
 		return nil
 	}
 	return t.insert(h, key, second, n)
 }
 
-// open counts a new pair for its origin, and returns false if the origin has had its part. Without this bound one
+// admitPair counts a new pair for its origin, and returns false if the origin has had its part. Without this bound one
 // client that continually requests other values could fill the tables of all programs that its keys reach.
-func (t *table) open(r *budget, origin uint32) bool {
+func (t *table) admitPair(r *budget, origin uint32) bool {
 	if origins.IsSender(origin) { // it has counts of many clients
 		return true
 	}
@@ -67,8 +67,8 @@ func (t *table) open(r *budget, origin uint32) bool {
 	return true
 }
 
-// vote adds requests of an origin to the vote for the origin of most requests of a pair.
-func (s *slot) vote(from hottype.Origin) {
+// addVotes adds requests of an origin to the vote for the origin of most requests of a pair.
+func (s *slot) addVotes(from hottype.Origin) {
 	o := hottype.Origin{Tag: s.origin, N: s.votes}
 	o.Add(from.Tag, from.N)
 	s.origin, s.votes = o.Tag, o.N
@@ -139,30 +139,30 @@ func (t *table) merge(other *table) {
 		if o.n == 0 {
 			continue
 		}
-		key := other.key(o)
+		key := other.keyOf(o)
 		s := t.addKnown(o.hash, key, o.second, o.n)
 		if s == nil {
 			s = t.insert(o.hash, key, o.second, o.n)
 		}
-		s.vote(hottype.Origin{Tag: o.origin, N: o.votes})
+		s.addVotes(hottype.Origin{Tag: o.origin, N: o.votes})
 		if o.sketch > 0 {
-			clientsketch.Merge(t.sketches.of(s), other.sketches.of(o))
+			clientsketch.Merge(t.sketches.findOrAdd(s), other.sketches.findOrAdd(o))
 		}
 	}
 }
 
-func (t *table) key(s *slot) []byte { return t.arena[s.off : s.off+s.len] }
+func (t *table) keyOf(s *slot) []byte { return t.arena[s.off : s.off+s.len] }
 
 // appendTo appends the counts of the table. All keys are parts of one string.
 func (t *table) appendTo(counts []hottype.Count) []hottype.Count {
 	if t.used == 0 {
 		return counts
 	}
-	keys, sent := string(t.arena), t.sketches.send()
+	keys, sent := string(t.arena), t.sketches.copyUsed()
 	for i := range t.slots {
 		if s := &t.slots[i]; s.n > 0 {
 			key := hottype.Key(keys[s.off : s.off+s.len])
-			counts = append(counts, hottype.Count{Key: key, N: s.n, Second: s.second, Clients: sent.of(s),
+			counts = append(counts, hottype.Count{Key: key, N: s.n, Second: s.second, Clients: sent.sketchOf(s),
 				Origin: hottype.Origin{Tag: s.origin, N: s.votes}})
 		}
 	}
@@ -218,7 +218,7 @@ func newCoreShards(n int) []coreShards {
 	return all
 }
 
-func (l *coreShards) shard(h uint64) *shard { return &l.shards[h%shardsPerCore] }
+func (c *coreShards) shardOf(h uint64) *shard { return &c.shards[h%shardsPerCore] }
 
 // shard is one part of coreShards, chosen by the hash of the key.
 type shard struct {

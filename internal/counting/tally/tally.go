@@ -127,11 +127,11 @@ func (t *Tally) add(key []byte, second, n int64, from *attribution) {
 	}
 	h := maphash.Bytes(t.seed, key)
 	l := t.lastUsed.Get().(*coreShards)
-	s := l.shard(h)
+	s := l.shardOf(h)
 	if !s.mu.TryLock() {
 		// Two cores share these shards by accident: one of them moves on.
 		l = l.next
-		s = l.shard(h)
+		s = l.shardOf(h)
 		s.mu.Lock()
 	}
 	at := s.cur.add(&t.budget, h, key, second, n, from)
@@ -157,7 +157,7 @@ type pair struct {
 // otherwise.
 func (t *Tally) addWhenFull(full *coreShards, p pair, n int64, from *attribution) {
 	for l := full.next; l != full; l = l.next {
-		s := l.shard(p.hash)
+		s := l.shardOf(p.hash)
 		s.mu.Lock()
 		at := s.cur.addKnown(p.hash, p.key, p.second, n)
 		if at != nil {
@@ -169,7 +169,7 @@ func (t *Tally) addWhenFull(full *coreShards, p pair, n int64, from *attribution
 			return
 		}
 	}
-	s := full.shard(p.hash)
+	s := full.shardOf(p.hash)
 	s.mu.Lock()
 	s.added += uint64(n)
 	s.dropped += uint64(n)

@@ -78,7 +78,7 @@ func newTally(cfg tally.Config) *tally.Tally {
 }
 
 // The sums that leave are the sums that were added, for all pairs and at all times of the flushes.
-func TestSumsOutAreSumsIn(t *testing.T) {
+func TestTally_SumsOutAreSumsIn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		sink := &recorder{}
@@ -117,7 +117,7 @@ func TestSumsOutAreSumsIn(t *testing.T) {
 }
 
 // The places of pairs depend on a seed of the process. The test has enough pairs that some are found behind others.
-func TestSecondsOfAKeyAreApart(t *testing.T) {
+func TestTally_KeepsSecondsApart(t *testing.T) {
 	t.Parallel()
 	sink := &recorder{}
 	ta := newTally(tally.Config{Sink: sink})
@@ -137,7 +137,7 @@ func TestSecondsOfAKeyAreApart(t *testing.T) {
 
 // Many goroutines, a full table, a sink that fails now and then: every request
 // is in exactly one of the counters, and the sums out never exceed the sums in.
-func TestNothingIsLostUncounted(t *testing.T) {
+func TestTally_LosesNothingUncounted(t *testing.T) {
 	t.Parallel()
 	sink := &recorder{fail: 9}
 	ta := newTally(tally.Config{Sink: sink, MaxKeys: 500, Flush: time.Millisecond})
@@ -183,7 +183,7 @@ func TestNothingIsLostUncounted(t *testing.T) {
 	}
 }
 
-func TestFullDropsNewKeysAndCountsKnownOnes(t *testing.T) {
+func TestTally_WhenFullDropsOnlyNewKeys(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]tally.Config{
 		"keys":  {MaxKeys: 100},
@@ -214,7 +214,7 @@ func TestFullDropsNewKeysAndCountsKnownOnes(t *testing.T) {
 	}
 }
 
-func TestSumStopsAtTheLargest(t *testing.T) {
+func TestAdd_StopsAtLargestSum(t *testing.T) {
 	t.Parallel()
 	sink := &recorder{}
 	ta := newTally(tally.Config{Sink: sink})
@@ -227,7 +227,7 @@ func TestSumStopsAtTheLargest(t *testing.T) {
 	}
 }
 
-func TestAddDoesNotAllocate(t *testing.T) {
+func TestAdd_DoesNotAllocate(t *testing.T) {
 	ta := newTally(tally.Config{Sink: discard{}})
 	key := []byte("topic?id=42")
 	second := int64(0)

@@ -19,7 +19,7 @@ const (
 	halfLife = 2 * time.Second
 	// minScore is the minimum score of a tracked key: about one request a second.
 	minScore = 2
-	// minKeptScore is the score below which a key is forgotten.
+	// minKeptScore is the score below which a key is removed.
 	minKeptScore = 0.1
 )
 
@@ -58,35 +58,35 @@ func newKeyScores(keys int, flush time.Duration) keyScores {
 	}
 }
 
-func (r *keyScores) add(t *table) {
-	if r.max == 0 {
+func (k *keyScores) add(t *table) {
+	if k.max == 0 {
 		return
 	}
-	memory := r.max * memoryPerKey
+	memory := k.max * memoryPerKey
 	for i := range t.slots {
 		s := &t.slots[i]
 		if s.n == 0 {
 			continue
 		}
-		v, known := r.scores[s.hash]
-		if !known && len(r.scores) >= memory && !r.hasPlace(s) {
+		v, known := k.scores[s.hash]
+		if !known && len(k.scores) >= memory && !k.hasPlace(s) {
 			continue
 		}
-		r.scores[s.hash] = v.plus(s)
-		if len(r.scores) >= 2*memory {
-			r.keep(memory)
+		k.scores[s.hash] = v.withSlot(s)
+		if len(k.scores) >= 2*memory {
+			k.pruneScores(memory)
 		}
 	}
 }
 
 // hasPlace reports whether a new key gets a place while the memory is full.
-func (r *keyScores) hasPlace(s *slot) bool {
+func (k *keyScores) hasPlace(s *slot) bool {
 	c := origins.Claim{Weight: float64(s.n), Network: hottype.Origin{Tag: s.origin, N: s.votes}}
-	return (s.n >= 2 || r.line.Spare()) && !r.line.Below(&c)
+	return (s.n >= 2 || k.line.Spare()) && !k.line.Below(&c)
 }
 
-// plus returns the score with the requests of a slot added.
-func (v score) plus(s *slot) score {
+// withSlot returns the score with the requests of a slot added.
+func (v score) withSlot(s *slot) score {
 	v.n += float64(s.n)
 	switch votes := float64(s.votes); {
 	case s.origin == v.network:
@@ -99,62 +99,62 @@ func (v score) plus(s *slot) score {
 	return v
 }
 
-// keep forgets all but the n keys that are worth most.
-func (r *keyScores) keep(n int) {
-	if len(r.scores) <= n {
+// pruneScores removes all but the n keys that are worth most.
+func (k *keyScores) pruneScores(n int) {
+	if len(k.scores) <= n {
 		return
 	}
-	r.rank(n, 0)
-	r.line = origins.LineOf(r.claims, n)
-	for _, c := range r.claims[n:] {
-		delete(r.scores, r.hashes[c.Index])
+	k.rankKeys(n, 0)
+	k.line = origins.LineOf(k.claims, n)
+	for _, c := range k.claims[n:] {
+		delete(k.scores, k.hashes[c.Index])
 	}
 }
 
-// rank orders the keys with at least the score least for n places.
-func (r *keyScores) rank(n int, least float64) {
-	r.claims, r.hashes = r.claims[:0], r.hashes[:0]
-	for h, v := range r.scores {
+// rankKeys orders the keys with at least the score least for n places.
+func (k *keyScores) rankKeys(n int, least float64) {
+	k.claims, k.hashes = k.claims[:0], k.hashes[:0]
+	for h, v := range k.scores {
 		if v.n < least {
 			continue
 		}
-		r.claims = append(r.claims, origins.Claim{Weight: v.n, Index: len(r.hashes),
+		k.claims = append(k.claims, origins.Claim{Weight: v.n, Index: len(k.hashes),
 			Network: hottype.Origin{Tag: v.network, N: int64(math.Ceil(v.votes))}})
-		r.hashes = append(r.hashes, h)
+		k.hashes = append(k.hashes, h)
 	}
-	origins.Rank(r.claims, n)
+	origins.Rank(k.claims, n)
 }
 
-// choose chooses the tracked keys from now on, and lets the scores decay.
-func (r *keyScores) choose() *trackedKeys {
-	if r.max == 0 {
-		return r.now
+// chooseTracked chooses the tracked keys from now on, and lets the scores decay.
+func (k *keyScores) chooseTracked() *trackedKeys {
+	if k.max == 0 {
+		return k.now
 	}
-	r.keep(r.max * memoryPerKey)
-	r.rank(r.max, minScore)
-	chosen := r.claims[:min(len(r.claims), r.max)]
-	if len(chosen) != len(*r.now) ||
-		slices.ContainsFunc(chosen, func(c origins.Claim) bool { return !r.now.has(r.hashes[c.Index]) }) {
-		r.now = &trackedKeys{}
+	k.pruneScores(k.max * memoryPerKey)
+	k.rankKeys(k.max, minScore)
+	chosen := k.claims[:min(len(k.claims), k.max)]
+	if len(chosen) != len(*k.now) ||
+		slices.ContainsFunc(chosen, func(c origins.Claim) bool { return !k.now.has(k.hashes[c.Index]) }) {
+		k.now = &trackedKeys{}
 		for _, c := range chosen {
-			(*r.now)[r.hashes[c.Index]] = struct{}{}
+			(*k.now)[k.hashes[c.Index]] = struct{}{}
 		}
 	}
-	for h, v := range r.scores {
-		if v.n *= r.decay; v.n < minKeptScore {
-			delete(r.scores, h)
+	for h, v := range k.scores {
+		if v.n *= k.decay; v.n < minKeptScore {
+			delete(k.scores, h)
 			continue
 		}
-		v.votes *= r.decay
-		r.scores[h] = v
+		v.votes *= k.decay
+		k.scores[h] = v
 	}
-	return r.now
+	return k.now
 }
 
 // trackedKeys is a set of hashes. It is never changed once built.
 type trackedKeys map[uint64]struct{}
 
-func (f *trackedKeys) has(h uint64) bool {
-	_, ok := (*f)[h]
+func (t *trackedKeys) has(h uint64) bool {
+	_, ok := (*t)[h]
 	return ok
 }

@@ -28,12 +28,12 @@ var compressions = []struct {
 	}},
 	{"xz", "\xfd7zXZ\x00", openXZ},
 	{"bzip2", "BZh", func(r *bufio.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
-	{"lz4", "\x04\x22\x4d\x18", refuse("lz4 -dc FILE | hotparam … -")},
-	{"snappy", "\xff\x06\x00\x00sN", refuse("snzip -dc FILE | hotparam … -")},
+	{"lz4", "\x04\x22\x4d\x18", refusingOpener("lz4 -dc FILE | hotparam … -")},
+	{"snappy", "\xff\x06\x00\x00sN", refusingOpener("snzip -dc FILE | hotparam … -")},
 }
 
-// refuse returns the opener of a compression that is recognized and not read.
-func refuse(instead string) func(*bufio.Reader) (io.Reader, error) {
+// refusingOpener returns the opener of a compression that is recognized and not read.
+func refusingOpener(instead string) func(*bufio.Reader) (io.Reader, error) {
 	return func(*bufio.Reader) (io.Reader, error) {
 		return nil, fmt.Errorf("this compression is not supported: %s", instead)
 	}

@@ -85,9 +85,9 @@ func (n *lineCounter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReader_TakesBoundedMemory checks that the memory of a compressed log is bounded before it is allocated, for any
+// TestReader_BoundsMemory checks that the memory of a compressed log is bounded before it is allocated, for any
 // claim in any of its blocks, and for any size of its contents.
-func TestReader_TakesBoundedMemory(t *testing.T) {
+func TestReader_BoundsMemory(t *testing.T) {
 	zeros := make([]byte, 32<<20)
 	bzip2, err := base64.StdEncoding.DecodeString("QlpoOTFBWSZTWaIgopoBAQHAAMAAAAggADCAKRtoAgGiAQDi7kinChIURBRTQA==")
 	if err != nil {

@@ -32,7 +32,7 @@ func (g *xzGuard) Read(p []byte) (int, error) {
 		if len(word) == 0 {
 			return 0, err
 		}
-		if dict := g.dictionary(word); dict > maxWindow {
+		if dict := g.dictionarySize(word); dict > maxWindow {
 			return 0, fmt.Errorf("a dictionary of %d MiB is more than %d MiB: compress with xz -9 at most", dict>>20,
 				maxWindow>>20)
 		}
@@ -43,8 +43,9 @@ func (g *xzGuard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dictionary returns the size of the dictionary that the header of a block claims, or 0 if no header begins with word.
-func (g *xzGuard) dictionary(word []byte) int64 {
+// dictionarySize returns the size of the dictionary that the header of a block claims, or 0 if no header begins with
+// word.
+func (g *xzGuard) dictionarySize(word []byte) int64 {
 	// Its own size, then flags: one filter, and bits that are 0.
 	if len(word) < 4 || word[0] == 0 || word[1]&0x3f != 0 {
 		return 0
