@@ -81,7 +81,7 @@ func isCanonical(params []byte) bool {
 func isSpelled(text []byte) bool {
 	for i := 0; i < len(text); {
 		c, n := DecodedByte(text[i:])
-		if (n == 1) != (plain[c]) || n == 3 && !upperEscape(text[i:]) {
+		if (n == 1) != (plain[c]) || n == 3 && !isUpperEscape(text[i:]) {
 			return false
 		}
 		i += n

@@ -25,7 +25,7 @@ func TestCheck(t *testing.T) {
 }
 
 // Not parallel: AllocsPerRun counts the allocations of the whole process.
-func TestNamesAllocateNothing(t *testing.T) {
+func TestNames_AllocateNothing(t *testing.T) {
 	n, buf := Names{Prefix: "news"}, make([]byte, 0, 4096)
 	keys := []hottype.Key{"topic?id=42", hottype.Key("topic?k=" + v400)}
 	for _, key := range keys {
@@ -48,7 +48,7 @@ func TestNamesAllocateNothing(t *testing.T) {
 }
 
 // The decoder accepts a pair of bytes behind a Z exactly if the encoder writes it.
-func TestEveryEscape(t *testing.T) {
+func TestNamesParse_AcceptsOnlyWrittenEscapes(t *testing.T) {
 	t.Parallel()
 	n, taken := Names{Prefix: "p"}, map[hottype.Key]bool{}
 	for i := range 1 << 16 {

@@ -164,7 +164,7 @@ func EqualDecoded(segment, text string) bool {
 // Unescape returns the bytes that a path segment spells.
 func Unescape(segment string) string { return string(appendDecoded(nil, segment, path)) }
 
-func lower(text []byte) {
+func lowerASCII(text []byte) {
 	for i, c := range text {
 		if 'A' <= c && c <= 'Z' {
 			text[i] = c + 'a' - 'A'
@@ -172,8 +172,8 @@ func lower(text []byte) {
 	}
 }
 
-// badEscape reports whether a text holds a "%" without two hex digits.
-func badEscape(text string) bool {
+// hasBadEscape reports whether a text holds a "%" without two hex digits.
+func hasBadEscape(text string) bool {
 	for {
 		i := strings.IndexByte(text, '%')
 		if i < 0 {

@@ -6,7 +6,7 @@ import (
 )
 
 // Numbers at the edges of each form.
-func TestEdgesOfIntegers(t *testing.T) {
+func TestIntegerFormApply_AtEdges(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		form       IntegerForm
@@ -57,7 +57,7 @@ func TestEdgesOfIntegers(t *testing.T) {
 
 // A component of up to 200 bytes is written out; a longer one is hashed behind at most 160 bytes, without a separator
 // at the end. The test has every length around both bounds.
-func TestLengthsOfComponents(t *testing.T) {
+func TestAppendComponent_HashesBeyond200Bytes(t *testing.T) {
 	t.Parallel()
 	for n := 180; n <= 210; n++ {
 		plain := strings.Repeat("a", n)
@@ -89,7 +89,7 @@ func TestLengthsOfComponents(t *testing.T) {
 }
 
 // A plain component decodes to its parameters or is rejected.
-func TestPlainComponents(t *testing.T) {
+func TestDecodePlain_InvertsAppendPlain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ component, want string }{
 		{"Ze", ""}, {"", "!"}, {"a=b", "a=b"}, {"a.b=c", "!"}, {"a%2Eb=c", "a.b=c"}, {"a=b%2E", "a=b."}, {"a=%2", "!"},
@@ -107,7 +107,7 @@ func TestPlainComponents(t *testing.T) {
 }
 
 // Unreserved bytes are written unchanged, and escapes that are cut off decode to their bytes.
-func TestEscapesInFull(t *testing.T) {
+func TestAppendEncoded_EscapesAllReservedBytes(t *testing.T) {
 	t.Parallel()
 	for i := range 256 {
 		c := byte(i)
@@ -141,7 +141,7 @@ func TestEscapesInFull(t *testing.T) {
 }
 
 // Values from elsewhere, byte by byte: special bytes are escaped, also if there are no others in the value.
-func TestExtraValuesInFull(t *testing.T) {
+func TestAppend_EscapesExtraValues(t *testing.T) {
 	t.Parallel()
 	s := NewSelector(Selection{Extra: []Param{{Name: "header.x"}}})
 	for i := range 256 {
@@ -159,7 +159,7 @@ func TestExtraValuesInFull(t *testing.T) {
 }
 
 // A query of exactly QueryBytes is normalized like a shorter query.
-func TestLongestQueryIsNormalized(t *testing.T) {
+func TestAppend_NormalizesLongestQuery(t *testing.T) {
 	t.Parallel()
 	s := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normalization{Integer: IntegerDecimal}}}})
 	lim := wide
@@ -175,7 +175,7 @@ func TestLongestQueryIsNormalized(t *testing.T) {
 }
 
 // Every short metric is read without a panic, and its key is written as the same metric again.
-func TestShortMetricsAreReadBack(t *testing.T) {
+func TestNamesParse_InvertsAppendForShortMetrics(t *testing.T) {
 	t.Parallel()
 	names := Names{Prefix: "x", Style: StyleHP1}
 	const letters = "a_Z=-2Ee"

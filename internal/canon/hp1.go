@@ -59,11 +59,11 @@ func appendComponent[T ~string | ~[]byte](dst []byte, params T) []byte {
 
 func appendResource[T ~string | ~[]byte](dst []byte, resource T) []byte {
 	e := encoder{dst: dst, start: len(dst), cut: len(dst)}
-	for i := 0; i < len(resource) && !e.over(); i++ {
-		e.byte(resource[i], i == 0 || i == len(resource)-1)
+	for i := 0; i < len(resource) && !e.isTooLong(); i++ {
+		e.writeByte(resource[i], i == 0 || i == len(resource)-1)
 	}
 	if len(resource) == 0 {
-		e.token(emptyPart)
+		e.writeToken(emptyPart)
 	}
 	return finish(&e, resource)
 }
@@ -73,50 +73,50 @@ func appendResource[T ~string | ~[]byte](dst []byte, resource T) []byte {
 func encodePairs[T ~string | ~[]byte](e *encoder, text T) {
 	value := false // reading a value, not a name
 	first := true  // no byte of this name or value has been read
-	for i := 0; i < len(text) && !e.over(); {
+	for i := 0; i < len(text) && !e.isTooLong(); {
 		c, n := DecodedByte(text[i:])
-		if separates(text, i, value) {
-			e.separate(c == '=', value, first)
+		if endsPart(text, i, value) {
+			e.writeSeparator(c == '=', value, first)
 			i, value, first = i+1, c == '=', true
 			continue
 		}
 		i += n
-		e.byte(c, first || i == len(text) || separates(text, i, value))
+		e.writeByte(c, first || i == len(text) || endsPart(text, i, value))
 		first = false
 	}
-	e.end(value, first)
+	e.endPair(value, first)
 }
 
-// separates reports whether a byte ends the name or value that is being read.
-func separates[T ~string | ~[]byte](text T, i int, value bool) bool {
+// endsPart reports whether a byte ends the name or value that is being read.
+func endsPart[T ~string | ~[]byte](text T, i int, value bool) bool {
 	return text[i] == '&' || text[i] == '=' && !value
 }
 
-func (e *encoder) separate(equals, value, first bool) {
+func (e *encoder) writeSeparator(equals, value, first bool) {
 	if equals {
 		if first {
-			e.token(emptyPart)
+			e.writeToken(emptyPart)
 		}
-		e.token("=")
+		e.writeToken("=")
 		return
 	}
-	e.end(value, first)
-	e.token("-")
+	e.endPair(value, first)
+	e.writeToken("-")
 }
 
-// end completes a pair.
-func (e *encoder) end(value, first bool) {
+// endPair completes a pair.
+func (e *encoder) endPair(value, first bool) {
 	if first {
-		e.token(emptyPart)
+		e.writeToken(emptyPart)
 	}
 	if !value {
-		e.token("=")
-		e.token(emptyPart)
+		e.writeToken("=")
+		e.writeToken(emptyPart)
 	}
 }
 
-// byte writes one byte of a name or value; edge is true for its first and its last byte.
-func (e *encoder) byte(c byte, edge bool) {
+// writeByte writes one byte of a name or value; edge is true for its first and its last byte.
+func (e *encoder) writeByte(c byte, edge bool) {
 	switch {
 	case isHP1Literal(c):
 		e.dst = append(e.dst, c)
@@ -127,26 +127,26 @@ func (e *encoder) byte(c byte, edge bool) {
 	default:
 		e.dst = appendEscape(e.dst, 'Z', c)
 	}
-	e.mark()
+	e.markCut()
 }
 
-func (e *encoder) token(t string) {
+func (e *encoder) writeToken(t string) {
 	e.dst = append(e.dst, t...)
-	e.mark()
+	e.markCut()
 }
 
-func (e *encoder) mark() {
+func (e *encoder) markCut() {
 	if len(e.dst)-e.start <= maxHashed {
 		e.cut = len(e.dst)
 	}
 }
 
-func (e *encoder) over() bool { return len(e.dst)-e.start > maxComponent }
+func (e *encoder) isTooLong() bool { return len(e.dst)-e.start > maxComponent }
 
 // finish hashes a component that has become too long. It hashes the text in the memory behind the component, so that it
 // allocates nothing.
 func finish[T ~string | ~[]byte](e *encoder, text T) []byte {
-	if !e.over() {
+	if !e.isTooLong() {
 		return e.dst
 	}
 	dst := e.dst[:e.cut]
@@ -215,7 +215,7 @@ func decodePlainResource(dst, part []byte) ([]byte, error) {
 	start := len(dst)
 	for i := 0; i < len(part); {
 		c, n := DecodedByte(part[i:])
-		if (n == 1) != (plain[c] && c != '.') || n == 3 && !upperEscape(part[i:]) {
+		if (n == 1) != (plain[c] && c != '.') || n == 3 && !isUpperEscape(part[i:]) {
 			return dst[:start], errCanonical
 		}
 		dst = append(dst, c)
@@ -224,6 +224,6 @@ func decodePlainResource(dst, part []byte) ([]byte, error) {
 	return dst, nil
 }
 
-func upperEscape(text []byte) bool {
+func isUpperEscape(text []byte) bool {
 	return unhexUpper(text[1]) < 16 && unhexUpper(text[2]) < 16
 }

@@ -28,7 +28,7 @@ func decodeResource(dst, component []byte) (_ []byte, hashed bool, err error) {
 	if len(component) > maxComponent {
 		return dst, false, errLength
 	}
-	if err := d.part(); err != nil {
+	if err := d.readPart(); err != nil {
 		return dst, false, err
 	}
 	if d.hashed {
@@ -54,7 +54,7 @@ func decodeComponent(dst, component []byte) (_ []byte, hashed bool, err error) {
 	d := decoder{in: component, dst: dst}
 	var last pair
 	for n := 0; ; n++ {
-		p, err := d.pair()
+		p, err := d.readPair()
 		if err != nil {
 			return dst, false, err
 		}
@@ -67,29 +67,29 @@ func decodeComponent(dst, component []byte) (_ []byte, hashed bool, err error) {
 		if d.at == len(d.in) {
 			return d.dst, false, nil
 		}
-		if !d.separator('-', '&') {
+		if !d.readSeparator('-', '&') {
 			return dst, false, errToken
 		}
 		last = p
 	}
 }
 
-func (d *decoder) pair() (pair, error) {
+func (d *decoder) readPair() (pair, error) {
 	p := pair{at: len(d.dst), escaped: true}
-	if err := d.part(); err != nil || d.hashed {
+	if err := d.readPart(); err != nil || d.hashed {
 		return p, err
 	}
 	p.eq = len(d.dst)
-	if !d.separator('=', '=') {
+	if !d.readSeparator('=', '=') {
 		return p, errPairs
 	}
-	err := d.part()
+	err := d.readPart()
 	p.end = len(d.dst)
 	return p, err
 }
 
-// separator reads one separator, or the "_" that an exporter made of it, and writes its meaning.
-func (d *decoder) separator(c, means byte) bool {
+// readSeparator reads one separator, or the "_" that an exporter made of it, and writes its meaning.
+func (d *decoder) readSeparator(c, means byte) bool {
 	if d.at == len(d.in) || d.in[d.at] != c && d.in[d.at] != '_' {
 		return false
 	}
@@ -98,22 +98,22 @@ func (d *decoder) separator(c, means byte) bool {
 	return true
 }
 
-func (d *decoder) part() error {
+func (d *decoder) readPart() error {
 	from := d.at
-	for !d.ended() {
+	for !d.isPartEnd() {
 		c := d.in[d.at]
 		switch {
 		case isHP1Literal(c):
 			d.at++
 			d.write(c)
-		case c == '_': // ended has checked that there are two
+		case c == '_': // isPartEnd has checked that there are two
 			d.at += 2
-			if d.at-2 == from || d.ended() {
+			if d.at-2 == from || d.isPartEnd() {
 				return errSpelling
 			}
 			d.write('_')
 		case c == 'Z':
-			if err := d.escape(from); err != nil || d.hashed {
+			if err := d.readEscape(from); err != nil || d.hashed {
 				return err
 			}
 		default:
@@ -126,8 +126,8 @@ func (d *decoder) part() error {
 	return nil
 }
 
-// ended reports whether the name or value ends here.
-func (d *decoder) ended() bool {
+// isPartEnd reports whether the name or value ends here.
+func (d *decoder) isPartEnd() bool {
 	if d.at == len(d.in) {
 		return true
 	}
@@ -135,8 +135,8 @@ func (d *decoder) ended() bool {
 	return c == '=' || c == '-' || c == '_' && (d.at+1 == len(d.in) || d.in[d.at+1] != '_')
 }
 
-// escape reads a token that begins with "Z".
-func (d *decoder) escape(from int) error {
+// readEscape reads a token that begins with "Z".
+func (d *decoder) readEscape(from int) error {
 	rest := d.in[d.at:]
 	switch {
 	case len(rest) < 2:
@@ -146,7 +146,7 @@ func (d *decoder) escape(from int) error {
 		d.write('Z')
 	case rest[1] == 'e':
 		d.at += 2
-		if d.at-2 != from || !d.ended() && !isHash(d.in[d.at:]) {
+		if d.at-2 != from || !d.isPartEnd() && !isHash(d.in[d.at:]) {
 			return errToken
 		}
 	case rest[1] == 'h':
@@ -154,19 +154,19 @@ func (d *decoder) escape(from int) error {
 			return errToken
 		}
 	default:
-		return d.hexByte(from)
+		return d.readHexByte(from)
 	}
 	return nil
 }
 
-func (d *decoder) hexByte(from int) error {
+func (d *decoder) readHexByte(from int) error {
 	rest := d.in[d.at:]
 	if len(rest) < 3 || unhexUpper(rest[1]) > 15 || unhexUpper(rest[2]) > 15 {
 		return errToken
 	}
 	c := unhexUpper(rest[1])<<4 | unhexUpper(rest[2])
 	d.at += 3
-	edge := d.at-3 == from || d.ended() || isHash(d.in[d.at:])
+	edge := d.at-3 == from || d.isPartEnd() || isHash(d.in[d.at:])
 	if isHP1Literal(c) || c == 'Z' || c == '_' && !edge {
 		return errSpelling
 	}
@@ -214,9 +214,9 @@ func appendSeparators(dst, component []byte) []byte {
 	return dst
 }
 
-// holdsHash reports whether one part of an alias is hashed. It reads whole tokens to distinguish a hash mark from the
+// hasHash reports whether one part of an alias is hashed. It reads whole tokens to distinguish a hash mark from the
 // bytes "Zh" inside an escape ("ZZh").
-func holdsHash(alias []byte) bool {
+func hasHash(alias []byte) bool {
 	for i := 0; i+1 < len(alias); i++ {
 		if alias[i] != 'Z' {
 			continue

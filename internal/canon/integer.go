@@ -36,21 +36,21 @@ func (f IntegerForm) apply(value []byte) []byte {
 	case IntegerNone:
 		return value
 	case IntegerJS:
-		return leading(value, bytes.TrimLeftFunc(value, isSpaceJS), numeral{hex: "0x", prefix: true})
+		return parseLeading(value, bytes.TrimLeftFunc(value, isSpaceJS), numeral{hex: "0x", prefix: true})
 	case IntegerNumber:
-		return whole(value, bytes.TrimFunc(value, isSpaceJS), true)
+		return parseDecimal(value, bytes.TrimFunc(value, isSpaceJS), true)
 	case IntegerPHP:
-		return orZero(whole(value, bytes.TrimLeft(value, asciiSpace), false))
+		return orZero(parseDecimal(value, bytes.TrimLeft(value, asciiSpace), false))
 	case IntegerPython:
-		return leading(value, bytes.TrimSpace(value), numeral{scripts: true, underscores: true})
+		return parseLeading(value, bytes.TrimSpace(value), numeral{scripts: true, underscores: true})
 	case IntegerRuby:
-		return orZero(leading(value, bytes.TrimLeft(value, asciiSpace), numeral{underscores: true, prefix: true}))
+		return orZero(parseLeading(value, bytes.TrimLeft(value, asciiSpace), numeral{underscores: true, prefix: true}))
 	case IntegerJava:
-		return leading(value, value, numeral{scripts: true})
+		return parseLeading(value, value, numeral{scripts: true})
 	case IntegerSpring:
-		return leading(value, dropSpaces(value), numeral{scripts: true, hex: "0x#"})
+		return parseLeading(value, dropSpaces(value), numeral{scripts: true, hex: "0x#"})
 	}
-	return leading(value, value, numeral{})
+	return parseLeading(value, value, numeral{})
 }
 
 const asciiSpace = " \t\n\v\f\r"
@@ -87,8 +87,8 @@ type numeral struct {
 	hex         string // "0x", or "0x#" if "#" begins a hexadecimal number too
 }
 
-// leading reads the number at the beginning of text. Without a number it returns value.
-func leading(value, text []byte, form numeral) []byte {
+// parseLeading reads the number at the beginning of text. Without a number it returns value.
+func parseLeading(value, text []byte, form numeral) []byte {
 	negative := false
 	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
 		negative = text[0] == '-'
@@ -106,7 +106,7 @@ func leading(value, text []byte, form numeral) []byte {
 		return appendNumber(value[:0], negative, strconv.AppendUint(nil, u, 10))
 	}
 	var digits []byte
-	n := form.digits(&digits, text)
+	n := form.readDigits(&digits, text)
 	if len(digits) == 0 || n < len(text) && !form.prefix {
 		return value
 	}
@@ -123,9 +123,9 @@ func (form numeral) cutHex(text []byte) ([]byte, bool) {
 	return text[1:], text[0] == '#' && len(form.hex) > 2
 }
 
-// digits reads the decimal digits at the beginning of text, and returns the number of bytes that they take. ASCII
+// readDigits reads the decimal digits at the beginning of text, and returns the number of bytes that they take. ASCII
 // digits in a row are not copied.
-func (form numeral) digits(to *[]byte, text []byte) (n int) {
+func (form numeral) readDigits(to *[]byte, text []byte) (n int) {
 	for n < len(text) && '0' <= text[n] && text[n] <= '9' {
 		n++
 	}
@@ -136,7 +136,7 @@ func (form numeral) digits(to *[]byte, text []byte) (n int) {
 			at++
 		}
 		r, size := utf8.DecodeRune(text[at:])
-		d := digit(r)
+		d := digitValue(r)
 		if d < 0 || r >= utf8.RuneSelf && !form.scripts {
 			break
 		}
@@ -146,9 +146,9 @@ func (form numeral) digits(to *[]byte, text []byte) (n int) {
 	return n
 }
 
-// digit returns the value of a decimal digit of any script, or -1 for other characters. Digits come in runs of ten,
-// from zero.
-func digit(r rune) int {
+// digitValue returns the value of a decimal digit of any script, or -1 for other characters. Digits come in runs of
+// ten, from zero.
+func digitValue(r rune) int {
 	for _, t := range unicode.Nd.R16 {
 		if rune(t.Lo) <= r && r <= rune(t.Hi) {
 			return int(r-rune(t.Lo)) % 10
@@ -162,18 +162,18 @@ func digit(r rune) int {
 	return -1
 }
 
-// whole reads a decimal number with a point and an exponent. If exact is true, all of text must be the number, which
-// may also be like 0x2a. Otherwise whole reads the number at the beginning of text and drops its fraction.
-func whole(value, text []byte, exact bool) []byte {
+// parseDecimal reads a decimal number with a point and an exponent. If exact is true, all of text must be the number,
+// which may also be like 0x2a. Otherwise parseDecimal reads the number at the beginning of text and drops its fraction.
+func parseDecimal(value, text []byte, exact bool) []byte {
 	if exact && len(text) > 2 && text[0] == '0' && text[1]|0x20 == 'x' {
-		return leading(value, text, numeral{hex: "0x"})
+		return parseLeading(value, text, numeral{hex: "0x"})
 	}
 	n, plain := decimalLen(text)
 	switch {
 	case n == 0 || exact && n < len(text):
 		return value
 	case plain:
-		return leading(value, text[:n], numeral{})
+		return parseLeading(value, text[:n], numeral{})
 	}
 	f, err := strconv.ParseFloat(string(text[:n]), 64)
 	i := int64(f)

@@ -53,8 +53,8 @@ func TestIntegerForms(t *testing.T) {
 	}
 }
 
-// TestIntegerIsIdempotent holds for any text and form.
-func TestIntegerIsIdempotent(t *testing.T) {
+// TestIntegerFormApply_IsIdempotent holds for any text and form.
+func TestIntegerFormApply_IsIdempotent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := Normalization{

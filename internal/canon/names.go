@@ -87,7 +87,7 @@ func (n Names) Append(dst []byte, key hottype.Key) []byte {
 // become "_"; hp1 only). It returns [ErrForeign], without allocating, for names that hotparam did not write, and other
 // errors for names that are broken. For a hashed name it returns the alias of the key; see [Alias].
 func (n Names) Parse(metric []byte) (hottype.Key, error) {
-	if _, _, ok := n.cut(metric); !ok {
+	if _, _, ok := n.cutMetric(metric); !ok {
 		return "", ErrForeign
 	}
 	key, err := n.AppendKey(make([]byte, 0, len(metric)), metric)
@@ -109,7 +109,7 @@ func (n Names) IsAlive(metric []byte) bool {
 // AppendKey parses like Parse, but appends the key to dst, and appends nothing if there is an error. It allocates only
 // for an error.
 func (n Names) AppendKey(dst, metric []byte) ([]byte, error) {
-	resource, component, ok := n.cut(metric)
+	resource, component, ok := n.cutMetric(metric)
 	if !ok {
 		return dst, ErrForeign
 	}
@@ -120,8 +120,8 @@ func (n Names) AppendKey(dst, metric []byte) ([]byte, error) {
 	return key, nil
 }
 
-// cut returns the two parts of a metric that make up its key.
-func (n Names) cut(metric []byte) (resource, component []byte, ok bool) {
+// cutMetric returns the two parts of a metric that make up its key.
+func (n Names) cutMetric(metric []byte) (resource, component []byte, ok bool) {
 	p := len(n.Prefix)
 	if len(metric) <= p {
 		return nil, nil, false
@@ -219,7 +219,7 @@ func Alias(key, dst []byte) ([]byte, bool) {
 	dst = appendResource(dst, resource)
 	dst = append(dst, '.')
 	dst = appendComponent(dst, params)
-	if !holdsHash(dst[start:]) {
+	if !hasHash(dst[start:]) {
 		return dst[:start], false
 	}
 	return dst, true

@@ -59,7 +59,7 @@ func escapeAll(s string) string {
 	return out.String()
 }
 
-func TestVectors(t *testing.T) {
+func TestNames_EqualVectors(t *testing.T) {
 	t.Parallel()
 	all, n := NewSelector(Selection{All: true}), Names{Prefix: "hp.news"}
 	for i, v := range vectors {
@@ -92,8 +92,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestDocumentedVectors checks that the contract lists the tested vectors.
-func TestDocumentedVectors(t *testing.T) {
+// TestNames_VectorsAreDocumented checks that the contract lists the tested vectors.
+func TestNames_VectorsAreDocumented(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/protocol.md")
 	if err != nil {
@@ -158,7 +158,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestForeignAndBroken(t *testing.T) {
+func TestNamesParse_RejectsForeignAndBroken(t *testing.T) {
 	t.Parallel()
 	hp1, plain := Names{Prefix: "a.news"}, Names{Prefix: "a.news", Style: StylePlain}
 	for _, m := range []string{"", "a", "a.news", "a.news.", "a.newsx.topic.hot_param.Ze", "b.news.topic.hot_param.Ze",
@@ -213,10 +213,10 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestNamesAgainstOracle checks that the encoder writes the same as the oracle; that the decoder returns the key, or
+// TestNames_EqualOracle checks that the encoder writes the same as the oracle; that the decoder returns the key, or
 // its alias if it was hashed; that an exported name decodes to the same key; and that Alias returns true exactly for
 // hashed names.
-func TestNamesAgainstOracle(t *testing.T) {
+func TestNames_EqualOracle(t *testing.T) {
 	t.Parallel()
 	resources := rapid.OneOf(rapid.SampledFrom([]string{"topic", "a_b", "x__"}),
 		rapid.Map(anyText, func(s string) string { return "/" + strings.ReplaceAll(s, "?", "!") }))
@@ -272,7 +272,7 @@ func TestEscapedBytesOfHP1(t *testing.T) {
 	}
 }
 
-func TestHexDigits(t *testing.T) {
+func TestUnhex_ReadsHexDigits(t *testing.T) {
 	t.Parallel()
 	for c := range 256 {
 		want := byte(16)
@@ -290,7 +290,7 @@ func TestHexDigits(t *testing.T) {
 }
 
 // A metric as Prometheus exports it has "_" for "." and is recognised only in style HP1.
-func TestExportedNames(t *testing.T) {
+func TestCutMetric_RecognizesExportedNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		style  Style
@@ -302,7 +302,7 @@ func TestExportedNames(t *testing.T) {
 		{StyleHP1, "a_b-topic_hot_param_Ze", false}, {StyleHP1, "axb_topic_hot_param_Ze", false},
 		{StyleHP1, "a_b", false}, {StyleHP1, "a_b_", false},
 	} {
-		_, _, ok := Names{Prefix: "a.b", Style: c.style}.cut([]byte(c.metric))
+		_, _, ok := Names{Prefix: "a.b", Style: c.style}.cutMetric([]byte(c.metric))
 		if ok != c.want {
 			t.Errorf("style %v: %s: %v", c.style, c.metric, ok)
 		}

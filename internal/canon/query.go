@@ -67,13 +67,13 @@ func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *Query
 			return AppendMalformed(dst), 0
 		}
 	}
-	if len(rawQuery) > lim.QueryBytes || !w.extras(s, extra) || !w.query(s, rawQuery) {
+	if len(rawQuery) > lim.QueryBytes || !w.writeExtras(s, extra) || !w.writeQuery(s, rawQuery) {
 		return AppendMalformed(w.dst[:w.start]), 0 // the result keeps grown memory
 	}
 	if w.sorted && !w.repeats {
 		return w.dst, 1
 	}
-	keys := w.arrange()
+	keys := w.arrangePairs()
 	if keys > MaxKeys {
 		return AppendMalformed(w.dst[:w.start]), 0
 	}
@@ -85,8 +85,8 @@ func AppendMalformed(dst []byte) []byte {
 	return append(append(dst, '?'), Malformed...)
 }
 
-// extras writes the pairs that do not come from the query.
-func (w *writer) extras(s *Selector, values []Value) bool {
+// writeExtras writes the pairs that do not come from the query.
+func (w *writer) writeExtras(s *Selector, values []Value) bool {
 	for i := range s.extra {
 		if i >= len(values) || !values[i].Present {
 			continue
@@ -98,16 +98,16 @@ func (w *writer) extras(s *Selector, values []Value) bool {
 		if isPlain(values[i].Text) {
 			as = bare
 		}
-		if p, ok := w.begin(t, t.name, false); !ok || !w.value(p, t, values[i].Text, as) {
+		if p, ok := w.beginPair(t, t.name, false); !ok || !w.writeValue(p, t, values[i].Text, as) {
 			return false
 		}
 	}
 	return true
 }
 
-// query writes the tracked pairs of a raw query. It returns false as soon as a bound is exceeded. Values of names that
-// are not tracked are stepped over without being read.
-func (w *writer) query(s *Selector, raw string) bool {
+// writeQuery writes the tracked pairs of a raw query. It returns false as soon as a bound is exceeded. Values of names
+// that are not tracked are stepped over without being read.
+func (w *writer) writeQuery(s *Selector, raw string) bool {
 	for i, n := 0, 0; i < len(raw); i++ { // i++ steps over the "&" behind a piece
 		if raw[i] == '&' {
 			continue // an empty piece
@@ -121,7 +121,7 @@ func (w *writer) query(s *Selector, raw string) bool {
 			end = skipName(raw, end)
 		}
 		name := raw[i:end]
-		t := w.lookup(s, name, spelled)
+		t := w.findTracked(s, name, spelled)
 		if i = end; i < len(raw) && raw[i] == '=' {
 			i++
 		}
@@ -129,7 +129,7 @@ func (w *writer) query(s *Selector, raw string) bool {
 			i += pieceLen(raw[i:])
 			continue
 		}
-		p, ok := w.begin(t, name, spelled)
+		p, ok := w.beginPair(t, name, spelled)
 		if !ok {
 			return false
 		}
@@ -137,7 +137,7 @@ func (w *writer) query(s *Selector, raw string) bool {
 		if end = skipPlain(raw, i); end < len(raw) && raw[end] != '&' {
 			end, as = end+pieceLen(raw[end:]), query
 		}
-		if !w.value(p, t, raw[i:end], as) {
+		if !w.writeValue(p, t, raw[i:end], as) {
 			return false
 		}
 		i = end
@@ -145,9 +145,9 @@ func (w *writer) query(s *Selector, raw string) bool {
 	return true
 }
 
-// lookup returns the tracked parameter of a query name, or nil if it is not tracked. If the name is spelled with any
-// special byte, its decoded form is left in the scratch.
-func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
+// findTracked returns the tracked parameter of a query name, or nil if it is not tracked. If the name is spelled with
+// any special byte, its decoded form is left in the scratch.
+func (w *writer) findTracked(s *Selector, name string, spelled bool) *tracked {
 	var t *tracked
 	var ok bool
 	if spelled {
@@ -163,7 +163,7 @@ func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
 		if !spelled {
 			w.sc.buf = append(w.sc.buf[:0], name...)
 		}
-		if s.ignores(w.sc.buf) {
+		if s.isIgnored(w.sc.buf) {
 			return nil
 		}
 	}
@@ -171,7 +171,7 @@ func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
 		if !spelled {
 			w.sc.buf = append(w.sc.buf[:0], name...)
 		}
-		switch s.redacted(w.sc.buf, w.sc) {
+		switch s.redactionFor(w.sc.buf, w.sc) {
 		case RedactDrop:
 			return nil
 		case RedactHash:
@@ -183,9 +183,9 @@ func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
 	return &s.other
 }
 
-// begin starts a pair in its place with its name and "=". It returns false if the name is beyond the limit. The fields
-// are set individually, because copying a pair there costs as much as all other work on it.
-func (w *writer) begin(t *tracked, name string, spelled bool) (p *pair, ok bool) {
+// beginPair starts a pair in its place with its name and "=". It returns false if the name is beyond the limit. The
+// fields are set individually, because copying a pair there costs as much as all other work on it.
+func (w *writer) beginPair(t *tracked, name string, spelled bool) (p *pair, ok bool) {
 	n, at, length := len(w.sc.pairs), len(w.dst), len(t.name)
 	if n == cap(w.sc.pairs) {
 		w.sc.pairs = slices.Grow(w.sc.pairs, 1)
@@ -218,13 +218,13 @@ func leadOf(name string) int16 {
 	return int16(name[0])
 }
 
-// value writes the value and ends the pair. It returns false if the value is beyond the limit, which is checked before
-// any work on an oversized text.
-func (w *writer) value(p *pair, t *tracked, text string, as spelling) bool {
+// writeValue writes the value and ends the pair. It returns false if the value is beyond the limit, which is checked
+// before any work on an oversized text.
+func (w *writer) writeValue(p *pair, t *tracked, text string, as spelling) bool {
 	if len(text) > 3*w.lim.ValueBytes {
 		return false
 	}
-	if as != bare || t.normal.rewrites() {
+	if as != bare || t.normal.canRewrite() {
 		w.sc.buf = appendDecoded(w.sc.buf[:0], text, as)
 		if len(w.sc.buf) > w.lim.ValueBytes {
 			return false
@@ -241,14 +241,14 @@ func (w *writer) value(p *pair, t *tracked, text string, as spelling) bool {
 	}
 	p.end = len(w.dst)
 	if n := len(w.sc.pairs); n > 1 {
-		w.compare(&w.sc.pairs[n-2], p)
+		w.recordOrder(&w.sc.pairs[n-2], p)
 	}
 	return true
 }
 
-// compare records the order of a pair and the pair before it. While all are in order, pairs of one name are neighbours;
-// behind the first pair that is not in order, any pair may repeat an earlier pair.
-func (w *writer) compare(last, p *pair) {
+// recordOrder records the order of a pair and the pair before it. While all are in order, pairs of one name are
+// neighbours; behind the first pair that is not in order, any pair may repeat an earlier pair.
+func (w *writer) recordOrder(last, p *pair) {
 	same := false
 	if w.sorted {
 		c := compareNames(w.dst, last, p)

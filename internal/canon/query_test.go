@@ -80,7 +80,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestNormal(t *testing.T) {
+func TestNormalization_RewritesValues(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		n         Normalization
@@ -121,7 +121,7 @@ func TestNormal(t *testing.T) {
 	}
 }
 
-func TestExtraPairsCannotBeWrittenByAClient(t *testing.T) {
+func TestAppend_ClientCannotWriteExtraPairs(t *testing.T) {
 	t.Parallel()
 	extra := []Param{{Name: "path.id", Normal: Normalization{Integer: IntegerDecimal}}, {Name: "header.X-Tier"}}
 	values := []Value{{Text: "%30%37+", Escaped: true, Present: true}, {Text: "a%20+b", Present: true}}
@@ -144,7 +144,7 @@ func TestExtraPairsCannotBeWrittenByAClient(t *testing.T) {
 	}
 }
 
-func TestBeyondLimitsIsNeverFree(t *testing.T) {
+func TestAppend_BeyondBoundsIsNeverFree(t *testing.T) {
 	t.Parallel()
 	lim := QueryBounds{Pairs: 3, NameBytes: 4, ValueBytes: 5, QueryBytes: 60}
 	all, id := NewSelector(Selection{All: true}), NewSelector(Selection{Names: []Param{{Name: "id"}}})
@@ -189,9 +189,9 @@ func TestBeyondLimitsIsNeverFree(t *testing.T) {
 	}
 }
 
-// TestAgainstOracle covers order, spelling and multisets at once: for any order and spelling, the result is the
+// TestAppend_EqualsOracle covers order, spelling and multisets at once: for any order and spelling, the result is the
 // oracle's text of the decoded pairs, and that text decodes to the pairs again.
-func TestAgainstOracle(t *testing.T) {
+func TestAppend_EqualsOracle(t *testing.T) {
 	t.Parallel()
 	all := NewSelector(Selection{All: true})
 	sc := new(Scratch)
@@ -223,9 +223,9 @@ func TestAgainstOracle(t *testing.T) {
 	})
 }
 
-// TestEachValueIsAKey compares with an oracle that takes the product of all distinct values, for any order and spelling
-// of the request.
-func TestEachValueIsAKey(t *testing.T) {
+// TestAppend_EachValueIsAKey compares with an oracle that takes the product of all distinct values, for any order and
+// spelling of the request.
+func TestAppend_EachValueIsAKey(t *testing.T) {
 	t.Parallel()
 	sel := Selection{All: true, Names: []Param{
 		{Name: "a", Normal: Normalization{Duplicates: DuplicatesEach}},
@@ -248,7 +248,7 @@ func TestEachValueIsAKey(t *testing.T) {
 	})
 }
 
-func TestManyPairsSort(t *testing.T) {
+func TestAppend_SortsManyPairs(t *testing.T) {
 	t.Parallel()
 	all, sc := NewSelector(Selection{All: true}), new(Scratch)
 	rapid.Check(t, func(t *rapid.T) {
@@ -263,7 +263,7 @@ func TestManyPairsSort(t *testing.T) {
 }
 
 // Not parallel: AllocsPerRun counts the allocations of the whole process.
-func TestAppendAllocatesNothing(t *testing.T) {
+func TestAppend_AllocatesNothing(t *testing.T) {
 	lim, sc, dst := DefaultQueryBounds(), new(Scratch), make([]byte, 0, 4096)
 	all := NewSelector(Selection{All: true, Ignore: []string{"utm_*"},
 		Normal: Normalization{Integer: IntegerDecimal, Duplicates: DuplicatesLast}})
@@ -289,7 +289,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 }
 
 // Memory that a long query has made grow is kept, also if the result is short. Not parallel, as above.
-func TestAppendKeepsWhatHasGrown(t *testing.T) {
+func TestAppend_KeepsGrownMemory(t *testing.T) {
 	lim, sc := DefaultQueryBounds(), new(Scratch)
 	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normalization{Duplicates: DuplicatesEach}}}})
 	for _, raw := range []string{"id=1&id=2&id=3&id=4&id=5", strings.Repeat("id=1&", 200),
@@ -330,7 +330,7 @@ func FuzzAppend(f *testing.F) {
 }
 
 // A selector reads a query in the spelling of its upstream.
-func TestSelectorReadsASpelling(t *testing.T) {
+func TestSelector_ReadsSpellingOfUpstream(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		syntax QuerySyntax

@@ -40,7 +40,7 @@ func newRedactions(list []Redaction) []redaction {
 	out := make([]redaction, len(list))
 	for i, r := range list {
 		name := []byte(r.Name)
-		lower(name)
+		lowerASCII(name)
 		out[i] = redaction{NewGlob(string(name)), r.Redact}
 	}
 	return out
@@ -54,7 +54,7 @@ func RedactionOf(list []Redaction, name string) Redact {
 
 func redactionOf(list []redaction, name, buf []byte) (Redact, []byte) {
 	buf = append(buf[:0], name...)
-	lower(buf)
+	lowerASCII(buf)
 	root, _, _ := bytes.Cut(buf, []byte("["))
 	for i := range list {
 		if list[i].glob.Match(buf) || list[i].glob.Match(root) {
@@ -64,8 +64,8 @@ func redactionOf(list []redaction, name, buf []byte) (Redact, []byte) {
 	return RedactNone, buf
 }
 
-// redacted returns how the selection redacts the value of a decoded name.
-func (s *Selector) redacted(name []byte, sc *Scratch) (how Redact) {
+// redactionFor returns how the selection redacts the value of a decoded name.
+func (s *Selector) redactionFor(name []byte, sc *Scratch) (how Redact) {
 	how, sc.fold = redactionOf(s.redact, name, sc.fold)
 	return how
 }

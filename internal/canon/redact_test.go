@@ -20,7 +20,7 @@ func hashed(value string) string {
 	return "hash-" + hex.EncodeToString(m.Sum(nil))[:24]
 }
 
-func TestRedactedValues(t *testing.T) {
+func TestAppend_RedactsValues(t *testing.T) {
 	t.Parallel()
 	sel := Selection{
 		All: true, Secret: redactSecret, Ignore: []string{"utm_*"},
@@ -55,7 +55,7 @@ func TestRedactedValues(t *testing.T) {
 func checkCanonical(key string) error { return Check(hottype.Key(key)) }
 
 // A key never holds a redacted value.
-func TestNoKeyHoldsWhatIsRedacted(t *testing.T) {
+func TestAppend_NoKeyHoldsRedactedValue(t *testing.T) {
 	t.Parallel()
 	lim := DefaultQueryBounds()
 	for _, how := range []Redact{RedactHash, RedactMask, RedactDrop} {
@@ -75,7 +75,7 @@ func TestNoKeyHoldsWhatIsRedacted(t *testing.T) {
 	}
 }
 
-func TestWhatPeopleWriteIsTakenForRedacted(t *testing.T) {
+func TestIsRedacted_RecognizesReplacements(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{
 		"masked": true, hashed("x"): true, "": false, "hash-": false, strings.ToUpper(hashed("x")): false,

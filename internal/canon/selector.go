@@ -122,7 +122,7 @@ func findParam[T ~string | ~[]byte](s *Selector, name T) (t *tracked, ok bool) {
 	return nil, false
 }
 
-func (s *Selector) ignores(name []byte) bool {
+func (s *Selector) isIgnored(name []byte) bool {
 	for i := range s.ignore {
 		g := &s.ignore[i]
 		if len(g.head) > 0 && (len(name) == 0 || name[0] != g.head[0]) {
@@ -135,8 +135,8 @@ func (s *Selector) ignores(name []byte) bool {
 	return false
 }
 
-// rewrites reports whether apply can change a value.
-func (n Normalization) rewrites() bool {
+// canRewrite reports whether apply can change a value.
+func (n Normalization) canRewrite() bool {
 	return n.Fold || n.Trim || n.Integer != IntegerNone || n.Redact != RedactNone
 }
 
@@ -147,7 +147,7 @@ func (n Normalization) apply(value []byte) []byte {
 	}
 	value = n.Integer.apply(value)
 	if n.Fold {
-		lower(value)
+		lowerASCII(value)
 	}
 	return value
 }

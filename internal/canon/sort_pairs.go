@@ -34,10 +34,10 @@ func compareTexts(x, y []byte, escaped bool) int {
 	return bytes.Compare(x, y)
 }
 
-// arrange puts the written pairs into canonical order, without the duplicates that a parameter does not want, and
+// arrangePairs puts the written pairs into canonical order, without the duplicates that a parameter does not want, and
 // returns the number of keys. Pairs are ordered by their places in sc.pairs, which is cheaper than moving them.
 // [Scratch.AppendKey] writes the keys.
-func (w *writer) arrange() int {
+func (w *writer) arrangePairs() int {
 	sc := w.sc
 	sc.order, sc.choices = sc.order[:0], sc.choices[:0]
 	for i := range sc.pairs {
@@ -102,7 +102,7 @@ func (sc *Scratch) dropDuplicates(buf []byte) int {
 		case DuplicatesLast:
 			kept = append(kept, slices.Max(order[i:run]))
 		case DuplicatesEach:
-			kept = append(kept, sc.distinct(buf, order[i:run])...)
+			kept = append(kept, sc.dropEqualValues(buf, order[i:run])...)
 			if n := len(kept) - at; n > 1 {
 				sc.choices = append(sc.choices, choice{at, n})
 				keys *= n
@@ -116,8 +116,8 @@ func (sc *Scratch) dropDuplicates(buf []byte) int {
 	return keys
 }
 
-// distinct drops all but one pair of each value, in place, from sorted pairs of one name.
-func (sc *Scratch) distinct(buf []byte, order []int32) []int32 {
+// dropEqualValues drops all but one pair of each value, in place, from sorted pairs of one name.
+func (sc *Scratch) dropEqualValues(buf []byte, order []int32) []int32 {
 	return slices.CompactFunc(order, func(a, b int32) bool {
 		return compareValues(buf, &sc.pairs[a], &sc.pairs[b]) == 0
 	})

@@ -87,19 +87,19 @@ func (s *Selector) normalizeQuery(raw string, maxPairs int, sc *Scratch) (string
 	if i == len(raw) {
 		return raw, true
 	}
-	r := queryNormalizer{s: s, sc: sc, out: sc.query[:0], maxPairs: maxPairs}
+	q := queryNormalizer{s: s, sc: sc, out: sc.query[:0], maxPairs: maxPairs}
 	for rest := raw; rest != ""; {
 		end := pieceLen(rest)
-		if !r.piece(rest[:end]) {
+		if !q.writePiece(rest[:end]) {
 			return "", false
 		}
 		rest = rest[min(len(rest), end+1):]
 	}
-	sc.query = r.out
-	if !r.changed {
+	sc.query = q.out
+	if !q.changed {
 		return raw, true
 	}
-	return unsafe.String(unsafe.SliceData(r.out), len(r.out)), true
+	return unsafe.String(unsafe.SliceData(q.out), len(q.out)), true
 }
 
 type queryNormalizer struct {
@@ -111,17 +111,17 @@ type queryNormalizer struct {
 	pairs, maxPairs int
 }
 
-// piece writes the text between two "&".
-func (r *queryNormalizer) piece(text string) bool {
+// writePiece writes the text between two "&".
+func (q *queryNormalizer) writePiece(text string) bool {
 	switch i := strings.IndexByte(text, ';'); {
-	case i < 0 || r.s.spelling.Semicolon == SemicolonText:
-		return r.pair(text)
-	case r.s.spelling.Semicolon == SemicolonDrop:
-		r.changed = true
+	case i < 0 || q.s.spelling.Semicolon == SemicolonText:
+		return q.writePair(text)
+	case q.s.spelling.Semicolon == SemicolonDrop:
+		q.changed = true
 		return true
 	}
-	r.changed = true
-	if r.s.spelling.Semicolon == SemicolonEither && !r.pair(text) {
+	q.changed = true
+	if q.s.spelling.Semicolon == SemicolonEither && !q.writePair(text) {
 		return false
 	}
 	for text != "" {
@@ -133,7 +133,7 @@ func (r *queryNormalizer) piece(text string) bool {
 		if i < 0 {
 			i = len(text)
 		}
-		if !r.pair(text[:i]) {
+		if !q.writePair(text[:i]) {
 			return false
 		}
 		text = text[min(len(text), i+1):]
@@ -141,38 +141,38 @@ func (r *queryNormalizer) piece(text string) bool {
 	return true
 }
 
-func (r *queryNormalizer) pair(text string) bool {
+func (q *queryNormalizer) writePair(text string) bool {
 	if text == "" {
 		return true // an empty piece holds no pair
 	}
-	if r.s.spelling.BadEscape != BadEscapeKeep && badEscape(text) {
-		r.changed = true
-		return r.s.spelling.BadEscape == BadEscapeDrop
+	if q.s.spelling.BadEscape != BadEscapeKeep && hasBadEscape(text) {
+		q.changed = true
+		return q.s.spelling.BadEscape == BadEscapeDrop
 	}
-	if r.pairs++; r.pairs > r.maxPairs {
+	if q.pairs++; q.pairs > q.maxPairs {
 		return false
 	}
-	if len(r.out) > 0 {
-		r.out = append(r.out, '&')
+	if len(q.out) > 0 {
+		q.out = append(q.out, '&')
 	}
-	name := text[:r.nameLen(text)]
-	if r.s.spelling.Names != NamesPlain && r.touches(name) && r.respellName(name) {
-		r.changed = true
+	name := text[:q.nameLen(text)]
+	if q.s.spelling.Names != NamesPlain && q.isTouched(name) && q.respellName(name) {
+		q.changed = true
 		if text = text[len(name):]; text == "" {
 			return true
 		}
 	}
-	r.out = append(r.out, text...)
+	q.out = append(q.out, text...)
 	return true
 }
 
 // nameLen returns the place at which the name of a pair ends. In qs it ends at "]=" if the pair has that.
-func (r *queryNormalizer) nameLen(text string) int {
+func (q *queryNormalizer) nameLen(text string) int {
 	end := strings.IndexByte(text, '=')
 	if end < 0 {
 		return len(text)
 	}
-	if f := r.s.spelling.Names; f != NamesQS && f != NamesAny {
+	if f := q.s.spelling.Names; f != NamesQS && f != NamesAny {
 		return end
 	}
 	if name := text[:end]; strings.IndexByte(name, '[') < 0 && strings.IndexByte(name, '%') < 0 {
@@ -187,9 +187,9 @@ func (r *queryNormalizer) nameLen(text string) int {
 	return end
 }
 
-func (r *queryNormalizer) touches(name string) bool {
+func (q *queryNormalizer) isTouched(name string) bool {
 	for i := range len(name) {
-		if r.s.touched[name[i]] {
+		if q.s.touched[name[i]] {
 			return true
 		}
 	}
@@ -198,25 +198,25 @@ func (r *queryNormalizer) touches(name string) bool {
 
 // respellName writes the meaning of a name, and returns false if the name means itself. The text behind the root (an
 // index) is kept only if "*" tracks the name.
-func (r *queryNormalizer) respellName(name string) bool {
-	decoded := appendDecoded(r.sc.buf[:0], name, query)
-	r.sc.buf = decoded
-	if _, own := findParam(r.s, decoded); own {
+func (q *queryNormalizer) respellName(name string) bool {
+	decoded := appendDecoded(q.sc.buf[:0], name, query)
+	q.sc.buf = decoded
+	if _, own := findParam(q.s, decoded); own {
 		return false
 	}
 	forms := anyForms
-	if f := r.s.spelling.Names; f != NamesAny {
+	if f := q.s.spelling.Names; f != NamesAny {
 		forms = []NameForm{f}
 	}
 	for _, f := range forms {
-		rest := f.root(&r.sc.root, decoded)
-		if _, tracked := findParam(r.s, r.sc.root); tracked {
-			r.out, _ = appendEncoded(r.out, r.sc.root)
+		rest := f.storeRoot(&q.sc.root, decoded)
+		if _, tracked := findParam(q.s, q.sc.root); tracked {
+			q.out, _ = appendEncoded(q.out, q.sc.root)
 			return true
 		}
-		if r.s.all && len(forms) == 1 {
-			r.out, _ = appendEncoded(r.out, r.sc.root)
-			r.out, _ = appendEncoded(r.out, rest)
+		if q.s.all && len(forms) == 1 {
+			q.out, _ = appendEncoded(q.out, q.sc.root)
+			q.out, _ = appendEncoded(q.out, rest)
 			return true
 		}
 	}
@@ -225,9 +225,9 @@ func (r *queryNormalizer) respellName(name string) bool {
 
 var anyForms = []NameForm{NamesQS, NamesPHP, NamesRack, NamesSpring, NamesNginx}
 
-// root stores in dst the name for which a decoded name stands, and returns the rest behind it: an index or a path into
-// an array.
-func (f NameForm) root(dst *[]byte, name []byte) (rest []byte) {
+// storeRoot stores in dst the name for which a decoded name stands, and returns the rest behind it: an index or a path
+// into an array.
+func (f NameForm) storeRoot(dst *[]byte, name []byte) (rest []byte) {
 	root := name
 	switch f {
 	case NamesQS:
@@ -241,7 +241,7 @@ func (f NameForm) root(dst *[]byte, name []byte) (rest []byte) {
 		rest = name[len(root):]
 	case NamesNginx:
 		*dst = append((*dst)[:0], name...)
-		lower(*dst)
+		lowerASCII(*dst)
 		return nil
 	}
 	*dst = append((*dst)[:0], root...)

@@ -81,32 +81,32 @@ func (p *Path) Append(dst []byte, path string) []byte {
 	if p.Authority {
 		path = p.cutAuthority(path)
 	}
-	dst = p.segments(dst, path)
+	dst = p.appendSegments(dst, path)
 	if len(dst) == base {
 		dst = append(dst, '/')
 	}
-	return p.end(dst, base)
+	return p.trimEnd(dst, base)
 }
 
 // cutAuthority drops "//host", and "///host" as WHATWG's URLs do.
 func (p *Path) cutAuthority(path string) string {
 	host := 1
-	for n := p.slash(path, host); n > 0; n = p.slash(path, host) {
+	for n := p.slashLen(path, host); n > 0; n = p.slashLen(path, host) {
 		host += n
 	}
 	if host == 1 {
 		return path
 	}
 	for i := host; i < len(path); i++ {
-		if p.slash(path, i) > 0 {
+		if p.slashLen(path, i) > 0 {
 			return path[i:]
 		}
 	}
 	return "/"
 }
 
-// slash returns the number of bytes that spell a slash at index i, or 0 if there is no slash.
-func (p *Path) slash(path string, i int) int {
+// slashLen returns the number of bytes that spell a slash at index i, or 0 if there is no slash.
+func (p *Path) slashLen(path string, i int) int {
 	if i >= len(path) {
 		return 0
 	}
@@ -117,10 +117,10 @@ func (p *Path) slash(path string, i int) int {
 	return 0
 }
 
-// segments appends the segments of a path, each with its slash. The loop calls no function for most bytes, because a
-// client chooses how many bytes each reading of a path visits.
-func (p *Path) segments(dst []byte, path string) []byte {
-	base, start, i := len(dst), len(dst), max(1, p.slash(path, 0))
+// appendSegments appends the segments of a path, each with its slash. The loop calls no function for most bytes,
+// because a client chooses how many bytes each reading of a path visits.
+func (p *Path) appendSegments(dst []byte, path string) []byte {
+	base, start, i := len(dst), len(dst), max(1, p.slashLen(path, 0))
 	dst = append(slices.Grow(dst, len(path)), '/')
 	for i < len(path) {
 		b := path[i]
@@ -138,7 +138,7 @@ func (p *Path) segments(dst []byte, path string) []byte {
 			ends = p.Backslash
 		case ';':
 			if p.PathParams {
-				for i++; i < len(path) && p.slash(path, i) == 0; {
+				for i++; i < len(path) && p.slashLen(path, i) == 0; {
 					i++
 				}
 				continue
@@ -149,7 +149,7 @@ func (p *Path) segments(dst []byte, path string) []byte {
 		case ends:
 			switch first := start + 1; {
 			case first < len(dst) && p.DotSegments && (dst[first] == '.' || dst[first] == '%' && dst[first+1] == '2'):
-				dst = p.settle(dst, base, start, false)
+				dst = p.resolveDots(dst, base, start, false)
 			case first == len(dst) && (p.MergeSlashes == MergeAll || p.MergeSlashes == MergeLeading && start == base):
 				dst = dst[:start]
 			}
@@ -161,16 +161,16 @@ func (p *Path) segments(dst []byte, path string) []byte {
 			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
 		}
 	}
-	return p.settle(dst, base, start, true)
+	return p.resolveDots(dst, base, start, true)
 }
 
-// settle drops a segment that stands for nothing, or that removes the segment before it.
-func (p *Path) settle(dst []byte, base, start int, last bool) []byte {
+// resolveDots drops a segment that stands for nothing, or that removes the segment before it.
+func (p *Path) resolveDots(dst []byte, base, start int, last bool) []byte {
 	seg := dst[start+1:]
 	if len(seg) == 0 {
 		return dst
 	}
-	n := p.dots(seg)
+	n := p.countDots(seg)
 	if n == 0 {
 		return dst
 	}
@@ -184,8 +184,8 @@ func (p *Path) settle(dst []byte, base, start int, last bool) []byte {
 	return dst
 }
 
-// dots returns 1 for ".", 2 for "..", and 0 for other segments.
-func (p *Path) dots(seg []byte) int {
+// countDots returns 1 for ".", 2 for "..", and 0 for other segments.
+func (p *Path) countDots(seg []byte) int {
 	if !p.DotSegments || len(seg) > 6 {
 		return 0
 	}
@@ -207,9 +207,9 @@ func (p *Path) dots(seg []byte) int {
 	return n
 }
 
-// end drops the parts at the end of a path that the upstream ignores, until there is no such part, and slashes at its
-// beginning that would be the start of an authority.
-func (p *Path) end(dst []byte, base int) []byte {
+// trimEnd drops the parts at the end of a path that the upstream ignores, until there is no such part, and slashes at
+// its beginning that would be the start of an authority.
+func (p *Path) trimEnd(dst []byte, base int) []byte {
 	for before := -1; before != len(dst); {
 		before = len(dst)
 		dst = p.trimSlashes(dst, base)
@@ -221,7 +221,7 @@ func (p *Path) end(dst []byte, base int) []byte {
 			dst = dst[:start+len(cutSuffix(dst[start:]))]
 		}
 		if len(dst) > start+1 { // its end was dropped, and may have hidden dots
-			dst = p.settle(dst, base, start, true)
+			dst = p.resolveDots(dst, base, start, true)
 		}
 	}
 	if p.Authority || p.MergeSlashes != MergeNone {

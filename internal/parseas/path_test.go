@@ -96,8 +96,8 @@ func checkPath(t interface{ Fatalf(string, ...any) }, p Path, path string) {
 	}
 }
 
-// TestPathIsIdempotent: a canonical path is its own canonical spelling, with any traits.
-func TestPathIsIdempotent(t *testing.T) {
+// A canonical path is its own canonical spelling, with any traits.
+func TestPath_IsIdempotent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) { checkPath(t, anyTraits.Draw(t, "traits"), anyPath.Draw(t, "path")) })
 }

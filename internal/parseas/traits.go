@@ -108,7 +108,7 @@ func (t Traits) Readings() []Path {
 		for _, name := range Presets() {
 			if name != Strict {
 				for _, p := range presets[name].Readings() {
-					add(p.within(widest))
+					add(p.limitedTo(widest))
 				}
 			}
 		}
@@ -116,8 +116,8 @@ func (t Traits) Readings() []Path {
 	return all
 }
 
-// within drops the traits that w does not have.
-func (p Path) within(w Path) Path {
+// limitedTo drops the traits that w does not have.
+func (p Path) limitedTo(w Path) Path {
 	p.Decode, p.DotSegments = p.Decode && w.Decode, p.DotSegments && w.DotSegments
 	p.EncodedSlash, p.Backslash = p.EncodedSlash && w.EncodedSlash, p.Backslash && w.Backslash
 	p.PathParams, p.Suffix = p.PathParams && w.PathParams, p.Suffix && w.Suffix
