@@ -51,7 +51,7 @@ type client struct {
 
 // dial returns a client. It does not need the server.
 func dial(cfg *Config) (*client, error) {
-	members, secure, err := members(cfg.Endpoints, cfg.TLS != nil)
+	members, secure, err := parseMembers(cfg.Endpoints, cfg.TLS != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -80,9 +80,9 @@ func dial(cfg *Config) (*client, error) {
 	return &client{conn: conn, user: cfg.Username, password: cfg.Password}, nil
 }
 
-// members returns the addresses of endpoints, and reports whether they all speak TLS. It returns an error if only some
-// do.
-func members(endpoints []string, byDefault bool) (list []resolver.Endpoint, secure bool, err error) {
+// parseMembers returns the addresses of endpoints, and reports whether they all speak TLS. It returns an error if only
+// some do.
+func parseMembers(endpoints []string, byDefault bool) (list []resolver.Endpoint, secure bool, err error) {
 	for i, e := range endpoints {
 		addr, tls := e, byDefault
 		if rest, ok := strings.CutPrefix(e, "https://"); ok {
@@ -99,11 +99,11 @@ func members(endpoints []string, byDefault bool) (list []resolver.Endpoint, secu
 	return list, secure, nil
 }
 
-// call makes one call, as the user if there is one. It replaces a token that etcd no longer accepts, once.
-func (c *client) call(ctx context.Context, method string, in []byte) (out []byte, err error) {
+// callAsUser makes one call, as the user if there is one. It replaces a token that etcd no longer accepts, once.
+func (c *client) callAsUser(ctx context.Context, method string, in []byte) (out []byte, err error) {
 	for range 2 {
 		var as context.Context
-		if as, err = c.authenticated(ctx); err != nil {
+		if as, err = c.withToken(ctx); err != nil {
 			return nil, err
 		}
 		if err = c.conn.Invoke(as, method, in, &out); err == nil || !c.forgetToken(err) {
@@ -113,15 +113,15 @@ func (c *client) call(ctx context.Context, method string, in []byte) (out []byte
 	return nil, err
 }
 
-// authenticated returns ctx with the token of the user.
-func (c *client) authenticated(ctx context.Context) (context.Context, error) {
+// withToken returns ctx with the token of the user.
+func (c *client) withToken(ctx context.Context) (context.Context, error) {
 	if c.user == "" {
 		return ctx, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock() // also while the token is fetched, because others need the same
 	if c.token == nil {
-		token, err := c.authenticate(ctx)
+		token, err := c.fetchToken(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func (c *client) authenticated(ctx context.Context) (context.Context, error) {
 	return metadata.AppendToOutgoingContext(ctx, "token", *c.token), nil
 }
 
-func (c *client) authenticate(ctx context.Context) (token string, err error) {
+func (c *client) fetchToken(ctx context.Context) (token string, err error) {
 	var out []byte
 	err = c.conn.Invoke(ctx, methodAuthenticate, authenticateRequest(c.user, c.password), &out)
 	if status.Code(err) == codes.FailedPrecondition { // authentication is not enabled
@@ -161,8 +161,8 @@ func (c *client) forgetToken(err error) bool {
 // watch calls changed when the watch of a key has begun and at each change, until the watch ends.
 func (c *client) watch(ctx context.Context, key string, changed func()) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()                                                                          // ends the stream
-	ctx, err := c.authenticated(metadata.AppendToOutgoingContext(ctx, "hasleader", "true")) // ends without a leader
+	defer cancel()                                                                      // ends the stream
+	ctx, err := c.withToken(metadata.AppendToOutgoingContext(ctx, "hasleader", "true")) // ends without a leader
 	if err != nil {
 		return err
 	}

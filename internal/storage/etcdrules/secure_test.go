@@ -16,7 +16,7 @@ import (
 
 // The documented rights are enough: a writer has readwrite on the key and its prefix, a reader read on the key. Who
 // shows no certificate, no user or a wrong password gets nothing.
-func TestTLSAndUsers(t *testing.T) {
+func TestOpen_AcceptsTLSAndDocumentedUsers(t *testing.T) {
 	t.Parallel()
 	authority, soon, ctx := redistest.NewAuthority(t), time.Now().Add(time.Hour), context.Background()
 	own, shown := authority.Issue(soon, "127.0.0.1"), authority.Issue(soon, "client")

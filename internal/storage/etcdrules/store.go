@@ -93,7 +93,7 @@ func (s *Store) get(ctx context.Context, keysOnly bool) (*keyValue, error) {
 func (s *Store) list(ctx context.Context, r *keyRange) ([]keyValue, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	reply, err := s.client.call(ctx, methodRange, r.encode())
+	reply, err := s.client.callAsUser(ctx, methodRange, r.encode())
 	if err != nil {
 		return nil, err
 	}
@@ -117,10 +117,10 @@ func (s *Store) Write(ctx context.Context, before int64, next *rules.Stored) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	reply, err := s.client.call(ctx, methodTxn, txnIfUnchanged(s.cfg.Key, revision,
+	reply, err := s.client.callAsUser(ctx, methodTxn, txnIfUnchanged(s.cfg.Key, revision,
 		putOp(s.cfg.Key, value),
-		putOp(s.entry(next.Version), entry),
-		deleteOp(s.entry(0), s.entry(max(next.Version-rules.MaxRevisions+1, 1)))))
+		putOp(s.historyKey(next.Version), entry),
+		deleteOp(s.historyKey(0), s.historyKey(max(next.Version-rules.MaxRevisions+1, 1)))))
 	succeeded := false
 	if err == nil {
 		succeeded, err = decodeTxn(reply)
@@ -134,8 +134,8 @@ func (s *Store) Write(ctx context.Context, before int64, next *rules.Stored) err
 	return nil
 }
 
-// entry returns the key of a change. The order of the keys is the order of the versions.
-func (s *Store) entry(version int64) string {
+// historyKey returns the key of a change. The order of the keys is the order of the versions.
+func (s *Store) historyKey(version int64) string {
 	return fmt.Sprintf("%s/history/%019d", s.cfg.Key, version)
 }
 
@@ -168,7 +168,7 @@ func (s *Store) Follow(ctx context.Context, fn func(*rules.Stored, error)) error
 	defer func() { <-watching }()
 	f := follower{s: s}
 	for ctx.Err() == nil {
-		stored, err := f.look(ctx)
+		stored, err := f.readIfChanged(ctx)
 		if ctx.Err() != nil {
 			break // the end of ctx is not a failure of etcd
 		}
@@ -195,8 +195,8 @@ type follower struct {
 	failing  bool
 }
 
-// look reads the value if it changed, and logs when trouble begins and ends.
-func (f *follower) look(ctx context.Context) (*rules.Stored, error) {
+// readIfChanged reads the value if it changed, and logs when trouble begins and ends.
+func (f *follower) readIfChanged(ctx context.Context) (*rules.Stored, error) {
 	kv, err := f.s.get(ctx, true)
 	switch {
 	case err == nil && kv == nil:

@@ -97,7 +97,7 @@ func until(t *testing.T, looks <-chan look, what string, wanted func(look) bool)
 	}
 }
 
-func TestRulesAreReadAndFollowed(t *testing.T) {
+func TestStore_FollowsWrittenRules(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	store := open(t, s)
@@ -122,7 +122,7 @@ func TestRulesAreReadAndFollowed(t *testing.T) {
 	}
 }
 
-func TestTwoPushersAtOnce(t *testing.T) {
+func TestStore_WriteAcceptsOneOfTwoPushers(t *testing.T) {
 	t.Parallel()
 	store := open(t, etcdtest.Start(t))
 	before := pushed(t, store, "a")
@@ -147,7 +147,7 @@ func TestTwoPushersAtOnce(t *testing.T) {
 }
 
 // A foreign value in etcd is an error, and stays unchanged.
-func TestValuesOfOthers(t *testing.T) {
+func TestStore_RefusesForeignValues(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	store, raw := open(t, s), s.Client()
@@ -173,7 +173,7 @@ func TestValuesOfOthers(t *testing.T) {
 }
 
 // A store that stops in the middle of a watch, and compacts its revisions, is followed again.
-func TestStoreGoesAwayAndCompacts(t *testing.T) {
+func TestStore_FollowsAfterRestartAndCompaction(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	store, raw := open(t, s), s.Client()
@@ -199,7 +199,7 @@ func TestStoreGoesAwayAndCompacts(t *testing.T) {
 }
 
 // A member that does not exist costs only the attempt to reach it before the next one.
-func TestStore_AsksTheMembersThatAnswer(t *testing.T) {
+func TestStore_UsesTheMembersThatAnswer(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	store, err := Open(Config{Endpoints: []string{freeport.Addr(t), "http://" + s.Addr(), freeport.Addr(t)}, Key: key,
@@ -227,7 +227,7 @@ func TestStore_SaysWhyNoMemberAnswers(t *testing.T) {
 	}
 }
 
-func TestWrongSettings(t *testing.T) {
+func TestOpen_RefusesWrongSettings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Config{{}, {Endpoints: []string{"127.0.0.1:1"}},
 		{Endpoints: []string{"127.0.0.1:1"}, Key: "rules/"},

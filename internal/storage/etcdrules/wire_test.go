@@ -9,7 +9,7 @@ import (
 )
 
 // The published package reads the requests that are written by hand.
-func TestRequests_AreThePublishedOnes(t *testing.T) {
+func TestRequests_EqualThePublishedOnes(t *testing.T) {
 	t.Parallel()
 	deletion := &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestDeleteRange{
 		RequestDeleteRange: &etcdserverpb.DeleteRangeRequest{Key: []byte("k/1"), RangeEnd: []byte("k/3")}}}
@@ -45,7 +45,7 @@ func TestRequests_AreThePublishedOnes(t *testing.T) {
 }
 
 // Responses of the published package are read, and a message that ends early is an error.
-func TestAnswers_AreThePublishedOnes(t *testing.T) {
+func TestDecoders_ReadThePublishedResponses(t *testing.T) {
 	t.Parallel()
 	header := &etcdserverpb.ResponseHeader{Revision: 9}
 	encode := func(m proto.Message) []byte {

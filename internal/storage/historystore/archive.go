@@ -21,9 +21,9 @@ type archive struct {
 	hourKeys int // number of keys of an hour that are kept, the heaviest
 	lasting  map[spanID]lastingSpan
 	ended    map[spanID]history.Span // spans that lasted when the program ended and may go on
-	// told is the time of the newest event at the opening, in unix milliseconds. Events up to that time may be recorded
-	// again.
-	told int64
+	// newestEvent is the time of the newest event at the opening, in unix milliseconds. Events up to that time may be
+	// recorded again.
+	newestEvent int64
 }
 
 // spanID identifies a span that lasts, because a key is in a state once at a time.
@@ -47,7 +47,7 @@ func openArchive(cfg *Config, lasting map[spanID]lastingSpan) (a *archive, setAs
 	if a.folder, err = openFolder(filepath.Join(cfg.Dir, folderName)); err != nil {
 		return nil, 0, err
 	}
-	if setAside, err = a.mend(cfg.Log); err != nil {
+	if setAside, err = a.mendFiles(cfg.Log); err != nil {
 		return nil, setAside, err
 	}
 	if err := a.findLasting(); err != nil {
@@ -66,14 +66,14 @@ func openArchive(cfg *Config, lasting map[spanID]lastingSpan) (a *archive, setAs
 // findLasting finds the spans that have no end, and the newest event.
 func (a *archive) findLasting() error {
 	clear(a.lasting)
-	for _, hour := range a.hours(eventsKind) {
-		records, err := a.records(hour)
+	for _, hour := range a.hoursWith(eventsKind) {
+		records, err := a.readRecords(hour)
 		if err != nil {
 			return err
 		}
 		for _, r := range records {
 			if r.Kind != "" {
-				a.told = max(a.told, r.At.UnixMilli())
+				a.newestEvent = max(a.newestEvent, r.At.UnixMilli())
 			}
 			switch r.step {
 			case beginsSpan:
@@ -112,8 +112,8 @@ func (a *archive) closeSpans(now time.Time) error {
 		return nil
 	}
 	var last time.Time
-	for _, hour := range a.hours(minutesKind) {
-		blocks, err := a.blocks(minutesKind, hour)
+	for _, hour := range a.hoursWith(minutesKind) {
+		blocks, err := a.readBlocks(minutesKind, hour)
 		if err != nil {
 			return err
 		}
@@ -206,10 +206,10 @@ func (a *archive) addMinute(out pending, m *history.Minute) {
 func (a *archive) addEvent(out pending, e *history.Event, known map[int64]map[string]bool) error {
 	r := record{Event: *e}
 	hour := hourOf(e.At)
-	if e.At.UnixMilli() <= a.told {
+	if e.At.UnixMilli() <= a.newestEvent {
 		if known[hour] == nil {
 			known[hour] = map[string]bool{}
-			records, err := a.records(hour)
+			records, err := a.readRecords(hour)
 			if err != nil {
 				return err
 			}
@@ -225,7 +225,7 @@ func (a *archive) addEvent(out pending, e *history.Event, known map[int64]map[st
 		}
 	}
 	if e.Span != nil {
-		a.step(out, &r, hour)
+		a.updateSpan(out, &r, hour)
 	}
 	if r.Kind != "" || r.step != noStep {
 		out.add(fileID{hour, eventsKind}, encodeRecord(&r))
@@ -237,8 +237,8 @@ func eventText(e *history.Event) string {
 	return string(encodeRecord(&record{Event: history.Event{At: e.At, Kind: e.Kind, Key: e.Key, Detail: e.Detail}}))
 }
 
-// step begins or ends the span of an event.
-func (a *archive) step(out pending, r *record, hour int64) {
+// updateSpan begins or ends the span of an event.
+func (a *archive) updateSpan(out pending, r *record, hour int64) {
 	id := idOf(r.Span)
 	s, lasts := a.lasting[id]
 	if r.Span.Until.IsZero() {
@@ -266,14 +266,15 @@ func (a *archive) step(out pending, r *record, hour int64) {
 	delete(a.lasting, id)
 }
 
-// blocks returns the minutes, or the sums, of an hour in the order of their times. It computes sums that have no file.
-func (a *archive) blocks(kind string, hour int64) ([]block, error) {
+// readBlocks returns the minutes, or the sums, of an hour in the order of their times. It computes sums that have no
+// file.
+func (a *archive) readBlocks(kind string, hour int64) ([]block, error) {
 	payloads, err := a.read(fileID{hour, kind})
 	if err != nil {
 		return nil, err
 	}
 	if kind == hoursKind && payloads == nil {
-		sums, err := a.sums(hour)
+		sums, err := a.sumsOf(hour)
 		if err != nil || sums == nil {
 			return nil, err
 		}
@@ -287,7 +288,7 @@ func (a *archive) blocks(kind string, hour int64) ([]block, error) {
 	return list, nil
 }
 
-func (a *archive) records(hour int64) ([]record, error) {
+func (a *archive) readRecords(hour int64) ([]record, error) {
 	payloads, err := a.read(fileID{hour, eventsKind})
 	list := make([]record, len(payloads))
 	for i := 0; i < len(payloads) && err == nil; i++ {

@@ -126,7 +126,7 @@ type cursor struct {
 	bad  bool
 }
 
-func (c *cursor) take(n uint64) []byte {
+func (c *cursor) takeBytes(n uint64) []byte {
 	if c.bad = c.bad || n > uint64(len(c.rest)); c.bad {
 		return nil
 	}
@@ -135,38 +135,38 @@ func (c *cursor) take(n uint64) []byte {
 	return b
 }
 
-func (c *cursor) uvarint() uint64 {
+func (c *cursor) readUvarint() uint64 {
 	v, n := binary.Uvarint(c.rest)
-	c.take(uint64(max(n, 0)))
+	c.takeBytes(uint64(max(n, 0)))
 	if c.bad = c.bad || n <= 0; c.bad {
 		return 0
 	}
 	return v
 }
 
-func (c *cursor) varint() int64 {
-	v := c.uvarint()
+func (c *cursor) readVarint() int64 {
+	v := c.readUvarint()
 	return int64(v>>1) ^ -int64(v&1) // as binary.Varint does
 }
 
-func (c *cursor) text() []byte { return c.take(c.uvarint()) }
+func (c *cursor) readText() []byte { return c.takeBytes(c.readUvarint()) }
 
-func (c *cursor) float() float64 {
-	if b := c.take(8); b != nil {
+func (c *cursor) readFloat() float64 {
+	if b := c.takeBytes(8); b != nil {
 		return math.Float64frombits(binary.LittleEndian.Uint64(b))
 	}
 	return 0
 }
 
-func (c *cursor) byte() byte {
-	if b := c.take(1); b != nil {
+func (c *cursor) readByte() byte {
+	if b := c.takeBytes(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (c *cursor) state() string {
-	b := c.byte()
+func (c *cursor) readState() string {
+	b := c.readByte()
 	if int(b) >= len(states) {
 		c.bad = true
 		return history.Cold
@@ -174,10 +174,10 @@ func (c *cursor) state() string {
 	return states[b]
 }
 
-func (c *cursor) millis() time.Time { return time.UnixMilli(c.varint()).UTC() }
+func (c *cursor) readMillis() time.Time { return time.UnixMilli(c.readVarint()).UTC() }
 
-// err returns errDamaged if the payload ended too early, or has more bytes than were read.
-func (c *cursor) err() error {
+// checkEnd returns errDamaged if the payload ended too early, or has more bytes than were read.
+func (c *cursor) checkEnd() error {
 	if c.bad || len(c.rest) > 0 {
 		return fmt.Errorf("%w: a block has other contents than its kind", errDamaged)
 	}
@@ -205,31 +205,32 @@ type block struct {
 	cursor cursor
 }
 
-// has reports whether a block may have a row of a key. It costs a fraction of reading the rows.
-func (b block) has(key hottype.Key) bool { return bytes.Contains(b.cursor.rest, []byte(key)) }
+// mayContain reports whether a block may have a row of a key. It costs a fraction of reading the rows.
+func (b block) mayContain(key hottype.Key) bool { return bytes.Contains(b.cursor.rest, []byte(key)) }
 
 func openBlock(payload []byte) block {
 	b := block{cursor: cursor{rest: payload}}
-	b.at = b.cursor.varint()
+	b.at = b.cursor.readVarint()
 	return b
 }
 
 // read returns the totals of a block, and calls each for its rows. The row is valid until each returns.
 func (b block) read(each func(*row)) (history.Total, error) {
 	c := b.cursor
-	t := history.Total{Minute: time.Unix(b.at, 0).UTC(), Allowed: history.Requests(c.float()),
-		Denied: history.Requests(c.float()), By: map[string]float64{}}
-	for n := c.uvarint(); n > 0 && !c.bad; n-- {
-		what := string(c.text())
-		t.By[what] = c.float()
+	t := history.Total{Minute: time.Unix(b.at, 0).UTC(), Allowed: history.Requests(c.readFloat()),
+		Denied: history.Requests(c.readFloat()), By: map[string]float64{}}
+	for n := c.readUvarint(); n > 0 && !c.bad; n-- {
+		what := string(c.readText())
+		t.By[what] = c.readFloat()
 	}
 	var r row
-	for n := c.uvarint(); n > 0 && !c.bad; n-- {
-		r.key, r.rule, r.state = c.text(), c.text(), c.state()
-		r.rate, r.peak, r.allowed, r.denied, r.clients = c.float(), c.float(), c.float(), c.float(), c.varint()
+	for n := c.readUvarint(); n > 0 && !c.bad; n-- {
+		r.key, r.rule, r.state = c.readText(), c.readText(), c.readState()
+		r.rate, r.peak, r.allowed, r.denied, r.clients = c.readFloat(), c.readFloat(), c.readFloat(), c.readFloat(),
+			c.readVarint()
 		if !c.bad {
 			each(&r)
 		}
 	}
-	return t, c.err()
+	return t, c.checkEnd()
 }

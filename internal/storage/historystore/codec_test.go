@@ -20,7 +20,7 @@ func decodeMinute(payload []byte) (m history.Minute, err error) {
 }
 
 // Decoding reverses encoding for all texts and numbers.
-func TestCodec_RoundTrip(t *testing.T) {
+func TestCodec_DecodesWhatItEncoded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, r := anyMinute(t), anyRecord(t)

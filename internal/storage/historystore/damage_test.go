@@ -34,7 +34,7 @@ func twoHours(t *testing.T, dir string) (path string, data []byte) {
 }
 
 // The whole blocks of a damaged file are kept, the file is set aside, and all other files stay unchanged.
-func TestDamagedFileIsSetAside(t *testing.T) {
+func TestStore_SetsDamagedFileAside(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {
 		damage   func(data []byte) []byte
@@ -80,7 +80,7 @@ func TestDamagedFileIsSetAside(t *testing.T) {
 }
 
 // A file that is damaged while the program runs is mended when a question finds it. What lasts, lasts.
-func TestDamageIsFoundByQuestion(t *testing.T) {
+func TestStore_MendsDamageFoundByAQuery(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(path string, data []byte) error{
 		"damaged": func(path string, data []byte) error { return os.WriteFile(path, data[:len(data)/2], 0o600) },
@@ -111,7 +111,7 @@ func TestDamageIsFoundByQuestion(t *testing.T) {
 }
 
 // A write to a full disk leaves no part of a block, and writing continues when there is room.
-func TestFullDisk(t *testing.T) {
+func TestStore_ContinuesAfterAFullDisk(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("there is no /dev/full here")

@@ -40,16 +40,17 @@ func encodeRecord(r *record) []byte {
 
 func decodeRecord(payload []byte) (record, error) {
 	c := cursor{rest: payload}
-	r := record{Event: history.Event{At: c.millis(), Kind: string(c.text()), Key: string(c.text()),
-		Detail: json.RawMessage(slices.Clone(c.text()))}}
-	if r.step = c.byte(); r.step != noStep {
-		s := &history.Span{Key: hottype.Key(c.text()), State: c.state(), Rule: string(c.text()), From: c.millis()}
-		if until := c.varint(); until != 0 {
+	r := record{Event: history.Event{At: c.readMillis(), Kind: string(c.readText()), Key: string(c.readText()),
+		Detail: json.RawMessage(slices.Clone(c.readText()))}}
+	if r.step = c.readByte(); r.step != noStep {
+		s := &history.Span{Key: hottype.Key(c.readText()), State: c.readState(), Rule: string(c.readText()),
+			From: c.readMillis()}
+		if until := c.readVarint(); until != 0 {
 			s.Until = time.UnixMilli(until).UTC()
 		}
-		s.Peak = c.float()
+		s.Peak = c.readFloat()
 		r.Span = s
 		c.bad = c.bad || r.step > endsSpan
 	}
-	return r, c.err()
+	return r, c.checkEnd()
 }

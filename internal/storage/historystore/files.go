@@ -25,7 +25,9 @@ type fileID struct {
 	kind string
 }
 
-func (id fileID) name() string { return time.Unix(id.hour, 0).UTC().Format(hourFormat) + "." + id.kind }
+func (id fileID) fileName() string {
+	return time.Unix(id.hour, 0).UTC().Format(hourFormat) + "." + id.kind
+}
 
 // parseName returns the id of the file with a name. A damaged file that was set aside belongs to its hour.
 func parseName(name string) (id fileID, ok bool) {
@@ -69,17 +71,17 @@ func openFolder(path string) (*folder, error) {
 	return f, nil
 }
 
-func (f *folder) file(id fileID) string { return filepath.Join(f.path, id.name()) }
+func (f *folder) pathOf(id fileID) string { return filepath.Join(f.path, id.fileName()) }
 
-func (f *folder) bytes() (sum int64) {
+func (f *folder) totalBytes() (sum int64) {
 	for _, n := range f.sizes {
 		sum += n
 	}
 	return sum
 }
 
-// hours returns the hours that have a file of any of the kinds, oldest first.
-func (f *folder) hours(kinds ...string) []int64 {
+// hoursWith returns the hours that have a file of any of the kinds, oldest first.
+func (f *folder) hoursWith(kinds ...string) []int64 {
 	set := map[int64]bool{}
 	for id := range f.sizes {
 		if slices.Contains(kinds, id.kind) {
@@ -91,30 +93,30 @@ func (f *folder) hours(kinds ...string) []int64 {
 
 // hoursBetween returns the hours of a kind that have times at or after from and before to.
 func (f *folder) hoursBetween(kind string, from, to int64) []int64 {
-	return slices.DeleteFunc(f.hours(kind), func(hour int64) bool { return hour+3600 <= from || hour >= to })
+	return slices.DeleteFunc(f.hoursWith(kind), func(hour int64) bool { return hour+3600 <= from || hour >= to })
 }
 
-// mend reads all files. It cuts off the end of a file that was not written whole. It renames a damaged file, and writes
-// the blocks before the damage again; setAside is the number of such files.
-func (f *folder) mend(log *slog.Logger) (setAside uint64, err error) {
+// mendFiles reads all files. It cuts off the end of a file that was not written whole. It renames a damaged file, and
+// writes the blocks before the damage again; setAside is the number of such files.
+func (f *folder) mendFiles(log *slog.Logger) (setAside uint64, err error) {
 	for id := range maps.Clone(f.sizes) {
 		if strings.HasSuffix(id.kind, damagedEnd) {
 			continue
 		}
-		data, err := os.ReadFile(f.file(id))
+		data, err := os.ReadFile(f.pathOf(id))
 		if err != nil {
 			return setAside, err
 		}
 		good, fault := wholeBlocks(id.kind, data)
 		switch {
 		case errors.Is(fault, errTorn):
-			log.Warn("historystore: a file was not written to its end; the last block is cut off", "file", f.file(id),
+			log.Warn("historystore: a file was not written to its end; the last block is cut off", "file", f.pathOf(id),
 				"bytes", len(data)-good)
 			err = f.truncate(id, int64(good))
 		case fault != nil:
 			setAside++
 			log.Warn("historystore: a file of the history is damaged or of another version; what is whole is kept", "bytes",
-				good, "set_aside", f.file(id)+damagedEnd)
+				good, "set_aside", f.pathOf(id)+damagedEnd)
 			err = f.setAside(id, data[:good])
 		}
 		if err != nil {
@@ -147,7 +149,7 @@ func (f *folder) truncate(id fileID, size int64) error {
 	if size == 0 {
 		return f.remove(id)
 	}
-	if err := os.Truncate(f.file(id), size); err != nil {
+	if err := os.Truncate(f.pathOf(id), size); err != nil {
 		return err
 	}
 	f.sizes[id] = size
@@ -156,8 +158,8 @@ func (f *folder) truncate(id fileID, size int64) error {
 
 func (f *folder) setAside(id fileID, whole []byte) error {
 	aside := fileID{id.hour, id.kind + damagedEnd}
-	if err := os.Rename(f.file(id), f.file(aside)); err != nil {
-		return fmt.Errorf("%s is damaged, and cannot be set aside: %w", id.name(), err)
+	if err := os.Rename(f.pathOf(id), f.pathOf(aside)); err != nil {
+		return fmt.Errorf("%s is damaged, and cannot be set aside: %w", id.fileName(), err)
 	}
 	f.sizes[aside] = f.sizes[id]
 	delete(f.sizes, id)
@@ -172,13 +174,13 @@ func (f *folder) read(id fileID) ([][]byte, error) {
 	if _, ok := f.sizes[id]; !ok {
 		return nil, nil
 	}
-	data, err := os.ReadFile(f.file(id))
+	data, err := os.ReadFile(f.pathOf(id))
 	if err != nil {
 		return nil, err
 	}
 	payloads, _, err := splitBlocks(id.kind, data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.file(id), err)
+		return nil, fmt.Errorf("%s: %w", f.pathOf(id), err)
 	}
 	return payloads, nil
 }

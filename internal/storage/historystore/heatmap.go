@@ -14,7 +14,7 @@ const heatmapEvents = 1000
 // Heatmap returns when the heaviest keys of a time were requested. For times longer than a few hours it reads the sums
 // of hours as far as possible.
 func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
-	a, err := s.opened(ctx)
+	a, err := s.waitForArchive(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.H
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if err := a.readHeatmap(ctx, &q, m); err != nil {
-		return nil, s.unread(err)
+		return nil, s.wrapReadError(err)
 	}
 	answer := &history.Answer{}
 	prefix := ""
@@ -32,7 +32,7 @@ func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.H
 	}
 	all := history.Query{From: q.From, To: q.To, Limit: heatmapEvents}
 	if m.Events, err = a.readEvents(ctx, &all, answer, prefix); err != nil {
-		return nil, s.unread(err)
+		return nil, s.wrapReadError(err)
 	}
 	m.Truncated = answer.Truncated
 	return m, nil

@@ -30,7 +30,7 @@ func one(s *Store, at time.Time, key, state string, rate, denied float64) {
 	}
 }
 
-func TestHeatmapByMinutesAndHours(t *testing.T) {
+func TestStore_HeatmapSumsMinutesAndHours(t *testing.T) {
 	t.Parallel()
 	s, _ := running(t, Config{Dir: t.TempDir()})
 	one(s, noon.Add(-2*time.Minute), "topic?id=1", history.Cold, 10, 0) // in the hour before
@@ -75,8 +75,8 @@ func TestHeatmapByMinutesAndHours(t *testing.T) {
 	}
 }
 
-// TestHoursAreBounded: strangers may ask for other keys every minute; the heaviest of the hour stay.
-func TestHoursAreBounded(t *testing.T) {
+// Strangers may request other keys every minute; only the heaviest keys of an hour are kept.
+func TestStore_BoundsKeysOfAnHour(t *testing.T) {
 	t.Parallel()
 	s, _ := running(t, Config{Dir: t.TempDir(), Keys: 2})
 	for i := range 40 {
@@ -90,7 +90,7 @@ func TestHoursAreBounded(t *testing.T) {
 	}
 }
 
-func TestHoursGoWithTheirMinutes(t *testing.T) {
+func TestStore_TrimRemovesHoursWithTheirMinutes(t *testing.T) {
 	t.Parallel()
 	now := noon.Add(90 * time.Minute)
 	s, _ := running(t, Config{Dir: t.TempDir(), Keep: time.Hour, Now: func() time.Time { return now }})
@@ -108,7 +108,7 @@ func TestHoursGoWithTheirMinutes(t *testing.T) {
 }
 
 // A minute that comes when its hour is over, as after a step of the clock, is in the sums of the hour.
-func TestLateMinute_IsSummed(t *testing.T) {
+func TestStore_SumsALateMinute(t *testing.T) {
 	t.Parallel()
 	s, _ := running(t, Config{Dir: t.TempDir()})
 	one(s, noon, "topic?id=1", history.Cold, 10, 1)

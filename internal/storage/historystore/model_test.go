@@ -83,8 +83,8 @@ func (m *memory) Read(q history.Query) *history.Answer {
 			a.Events = append(a.Events, e)
 		}
 	}
-	a.Totals, a.Keys = cut(a, a.Totals, q.Limit), cut(a, a.Keys, q.Limit)
-	a.Spans, a.Events = cut(a, a.Spans, q.Limit), cut(a, a.Events, q.Limit)
+	a.Totals, a.Keys = boundList(a, a.Totals, q.Limit), boundList(a, a.Keys, q.Limit)
+	a.Spans, a.Events = boundList(a, a.Spans, q.Limit), boundList(a, a.Events, q.Limit)
 	return a
 }
 

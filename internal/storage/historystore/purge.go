@@ -13,7 +13,7 @@ import (
 // spans and events. It overwrites their place on the disk. While the history is not open, Purge returns an error with
 // the reason.
 func (s *Store) Purge(ctx context.Context, key hottype.Key) (rows int64, err error) {
-	if _, err = s.opened(ctx); err != nil {
+	if _, err = s.waitForArchive(ctx); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
@@ -24,7 +24,7 @@ func (s *Store) Purge(ctx context.Context, key hottype.Key) (rows int64, err err
 	var failed error
 	select {
 	case s.calls <- func() {
-		removed, failed = s.remove(key)
+		removed, failed = s.removeKey(key)
 		close(done)
 	}:
 	case <-ctx.Done():
@@ -38,25 +38,25 @@ func (s *Store) Purge(ctx context.Context, key hottype.Key) (rows int64, err err
 	}
 }
 
-// remove writes the waiting records, and then removes a key. Only Run's goroutine calls it.
-func (s *Store) remove(key hottype.Key) (rows int64, err error) {
-	if rest := s.batch(nil); s.archive.Load() != nil && len(rest) > 0 {
+// removeKey writes the waiting records, and then removes a key. Only Run's goroutine calls it.
+func (s *Store) removeKey(key hottype.Key) (rows int64, err error) {
+	if rest := s.takeBatch(nil); s.archive.Load() != nil && len(rest) > 0 {
 		s.write(rest)
 	}
 	a := s.archive.Load()
 	if a == nil {
 		return 0, errNotOpen
 	}
-	rows, err = a.purge(key)
-	s.measure(a)
-	return rows, s.unread(err)
+	rows, err = a.purgeKey(key)
+	s.recordSize(a)
+	return rows, s.wrapReadError(err)
 }
 
-func (a *archive) purge(key hottype.Key) (rows int64, err error) {
+func (a *archive) purgeKey(key hottype.Key) (rows int64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changed := a.newReplacement()
-	defer changed.abandon()
+	defer changed.removeTemps()
 	for _, hour := range a.allHours() {
 		for _, kind := range damagedKinds { // they may contain the key
 			if err := a.remove(fileID{hour, kind}); err != nil {
@@ -73,7 +73,7 @@ func (a *archive) purge(key hottype.Key) (rows int64, err error) {
 		}
 	}
 	spans := map[spanStart]bool{}
-	for _, hour := range a.hours(eventsKind) {
+	for _, hour := range a.hoursWith(eventsKind) {
 		n, err := purgeRecords(changed, hour, key, spans)
 		if err != nil {
 			return 0, err
@@ -97,7 +97,7 @@ func purgeRows(changed *replacement, id fileID, key hottype.Key) (rows int64, er
 	data := fileHeader(id.kind)
 	for _, payload := range payloads {
 		b, m, n := openBlock(payload), history.Minute{}, 0
-		if !b.has(key) {
+		if !b.mayContain(key) {
 			data = appendBlock(data, payload)
 			continue
 		}
@@ -168,6 +168,6 @@ func (s *Store) Trim(context.Context) error {
 		return nil // Failing returns the reason
 	}
 	err := a.trim(s.cfg.Now().Add(-s.cfg.Keep))
-	s.measure(a)
-	return s.unread(err)
+	s.recordSize(a)
+	return s.wrapReadError(err)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // A purge removes the key, and nothing else, from answers and from the bytes on the disk.
-func TestPurgeLeavesNothingOfAKey(t *testing.T) {
+func TestStore_PurgeLeavesNothingOfAKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, stop := running(t, Config{Dir: dir, Keys: 5})
@@ -56,7 +56,7 @@ func TestPurgeLeavesNothingOfAKey(t *testing.T) {
 	}
 }
 
-func TestPurgeFailsWhereNothingRuns(t *testing.T) {
+func TestStore_PurgeFailsIfNothingRuns(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Dir: t.TempDir()})
 	ctx, cancel := context.WithCancel(t.Context())

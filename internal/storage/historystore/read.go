@@ -15,7 +15,7 @@ import (
 // Read answers a query. At first it waits until the history is open or cannot be opened. While it is not open, Read
 // returns an error with the reason.
 func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, error) {
-	a, err := s.opened(ctx)
+	a, err := s.waitForArchive(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -30,11 +30,11 @@ func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, err
 	if err == nil {
 		answer.Events, err = a.readEvents(ctx, &q, answer, "")
 	}
-	return answer, s.unread(err)
+	return answer, s.wrapReadError(err)
 }
 
-// unread returns the error of a query. It has a damaged file mended before the next query.
-func (s *Store) unread(err error) error {
+// wrapReadError returns the error of a query. It has a damaged file mended before the next query.
+func (s *Store) wrapReadError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -48,8 +48,8 @@ func (s *Store) unread(err error) error {
 	return fmt.Errorf("historystore: %w", err)
 }
 
-// opened returns the open history. It waits until opening was tried once.
-func (s *Store) opened(ctx context.Context) (*archive, error) {
+// waitForArchive returns the open history. It waits until opening was tried once.
+func (s *Store) waitForArchive(ctx context.Context) (*archive, error) {
 	select {
 	case <-s.tried:
 	case <-ctx.Done():
@@ -66,8 +66,8 @@ func (s *Store) opened(ctx context.Context) (*archive, error) {
 
 var errNotOpen = errors.New("historystore: the files are being opened")
 
-// cut bounds a list of an answer, and records if it leaves entries out.
-func cut[T any](a *history.Answer, list []T, most int) []T {
+// boundList bounds a list of an answer, and records if it leaves entries out.
+func boundList[T any](a *history.Answer, list []T, most int) []T {
 	if len(list) <= most {
 		return list
 	}
@@ -81,7 +81,7 @@ func (a *archive) readMinutes(ctx context.Context, q *history.Query, answer *his
 		if len(answer.Keys) > q.Limit && (q.Key != "" || len(answer.Totals) > q.Limit) {
 			break
 		}
-		blocks, err := a.blocks(minutesKind, hour)
+		blocks, err := a.readBlocks(minutesKind, hour)
 		if err != nil {
 			return cmp.Or(ctx.Err(), err)
 		}
@@ -98,7 +98,7 @@ func (a *archive) readMinutes(ctx context.Context, q *history.Query, answer *his
 			blocks = blocks[n:]
 		}
 	}
-	answer.Totals, answer.Keys = cut(answer, answer.Totals, q.Limit), cut(answer, answer.Keys, q.Limit)
+	answer.Totals, answer.Keys = boundList(answer, answer.Totals, q.Limit), boundList(answer, answer.Keys, q.Limit)
 	return ctx.Err()
 }
 
@@ -112,7 +112,7 @@ func readMinute(parts []block, q *history.Query, answer *history.Answer) error {
 	var total history.Total
 	first := len(answer.Keys)
 	for i, part := range parts {
-		if q.Key != "" && !part.has(q.Key) {
+		if q.Key != "" && !part.mayContain(q.Key) {
 			continue
 		}
 		t, err := part.read(func(r *row) {
@@ -181,7 +181,7 @@ func (a *archive) readSpans(ctx context.Context, q *history.Query, answer *histo
 		}
 	}
 	for _, hour := range a.hoursBetween(eventsKind, q.From.Unix(), farFuture) {
-		records, err := a.records(hour)
+		records, err := a.readRecords(hour)
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (a *archive) readSpans(ctx context.Context, q *history.Query, answer *histo
 		add(s.Span)
 	}
 	keep()
-	answer.Spans = cut(answer, append(answer.Spans, found...), q.Limit)
+	answer.Spans = boundList(answer, append(answer.Spans, found...), q.Limit)
 	return nil
 }
 
@@ -208,7 +208,7 @@ func (a *archive) readEvents(ctx context.Context, q *history.Query, answer *hist
 		if len(found) > q.Limit {
 			break
 		}
-		records, err := a.records(hour)
+		records, err := a.readRecords(hour)
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return nil, err
 		}
@@ -225,12 +225,12 @@ func (a *archive) readEvents(ctx context.Context, q *history.Query, answer *hist
 			}
 		}
 	}
-	return cut(answer, found, q.Limit), nil
+	return boundList(answer, found, q.Limit), nil
 }
 
 // eachRow calls each for the rows of an hour at or after second from and before second to, in the order of their times.
 func (a *archive) eachRow(kind string, hour, from, to int64, each func(at int64, r *row)) error {
-	blocks, err := a.blocks(kind, hour)
+	blocks, err := a.readBlocks(kind, hour)
 	if err != nil {
 		return err
 	}

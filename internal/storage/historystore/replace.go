@@ -17,20 +17,20 @@ func (f *folder) append(id fileID, blocks []byte) error {
 	if size == 0 {
 		blocks = append(fileHeader(id.kind), blocks...)
 	}
-	file, err := os.OpenFile(f.file(id), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(f.pathOf(id), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	info, err := file.Stat()
 	if err == nil && info.Size() != size {
-		err = fmt.Errorf("%w: %s has %d bytes, want %d", errUnknownEnd, f.file(id), info.Size(), size)
+		err = fmt.Errorf("%w: %s has %d bytes, want %d", errUnknownEnd, f.pathOf(id), info.Size(), size)
 	}
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
 	_, err = file.Write(blocks)
 	if err = errors.Join(err, file.Close()); err != nil {
-		if cut := os.Truncate(f.file(id), size); cut != nil {
+		if cut := os.Truncate(f.pathOf(id), size); cut != nil {
 			err = errors.Join(errUnknownEnd, err, cut)
 		}
 		return err
@@ -42,7 +42,7 @@ func (f *folder) append(id fileID, blocks []byte) error {
 // replace replaces the contents of files, each file at once, and overwrites the earlier contents.
 func (f *folder) replace(contents map[fileID][]byte) error {
 	r := f.newReplacement()
-	defer r.abandon()
+	defer r.removeTemps()
 	for id, data := range contents {
 		if err := r.add(id, data); err != nil {
 			return err
@@ -61,13 +61,13 @@ func (f *folder) newReplacement() *replacement { return &replacement{f, map[file
 
 func (r *replacement) add(id fileID, data []byte) error {
 	r.sizes[id] = int64(len(data))
-	return os.WriteFile(r.file(id)+tempEnd, data, 0o600)
+	return os.WriteFile(r.pathOf(id)+tempEnd, data, 0o600)
 }
 
-// abandon removes the temporary files that were not renamed. The next opening removes files that remain.
-func (r *replacement) abandon() {
+// removeTemps removes the temporary files that were not renamed. The next opening removes files that remain.
+func (r *replacement) removeTemps() {
 	for id := range r.sizes {
-		_ = os.Remove(r.file(id) + tempEnd)
+		_ = os.Remove(r.pathOf(id) + tempEnd)
 	}
 }
 
@@ -75,13 +75,13 @@ func (r *replacement) abandon() {
 // overwrites them.
 func (r *replacement) commit() error {
 	for id := range r.sizes {
-		if err := syncFile(r.file(id) + tempEnd); err != nil {
+		if err := syncFile(r.pathOf(id) + tempEnd); err != nil {
 			return err
 		}
 	}
 	var old []string
 	for id, size := range r.sizes {
-		path := r.file(id)
+		path := r.pathOf(id)
 		if _, exists := r.folder.sizes[id]; exists {
 			second := path + ".old" + tempEnd
 			if err := errors.Join(ignoreMissing(os.Remove(second)), os.Link(path, second)); err != nil {
@@ -95,7 +95,7 @@ func (r *replacement) commit() error {
 		r.folder.sizes[id] = size
 	}
 	clear(r.sizes)
-	return errors.Join(syncFile(r.path), wipe(old...))
+	return errors.Join(syncFile(r.path), wipeFiles(old...))
 }
 
 // remove deletes a file, and overwrites its contents before.
@@ -103,7 +103,7 @@ func (f *folder) remove(id fileID) error {
 	if _, exists := f.sizes[id]; !exists {
 		return nil
 	}
-	if err := ignoreMissing(wipe(f.file(id))); err != nil {
+	if err := ignoreMissing(wipeFiles(f.pathOf(id))); err != nil {
 		return err
 	}
 	delete(f.sizes, id)
@@ -117,10 +117,10 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// wipe overwrites files with zeros, and deletes them.
-func wipe(paths ...string) error {
+// wipeFiles overwrites files with zeros, and deletes them.
+func wipeFiles(paths ...string) error {
 	for _, path := range paths {
-		if err := zero(path); err != nil {
+		if err := zeroFile(path); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func wipe(paths ...string) error {
 	return nil
 }
 
-func zero(path string) error {
+func zeroFile(path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err

@@ -116,7 +116,7 @@ func (s *Store) enqueue(one any) {
 func (s *Store) Run(ctx context.Context) error {
 	retry := time.NewTicker(reopenEvery)
 	defer retry.Stop()
-	s.reopen()
+	s.reopenArchive()
 	close(s.tried)
 	for ctx.Err() == nil {
 		work := s.queue
@@ -127,22 +127,22 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-retry.C:
 			if s.archive.Load() == nil {
-				s.reopen()
+				s.reopenArchive()
 			}
 		case <-s.damaged:
-			s.reopen()
+			s.reopenArchive()
 		case call := <-s.calls:
 			call()
 		case one := <-work:
-			s.write(s.batch(one))
+			s.write(s.takeBatch(one))
 		}
 	}
-	s.end()
+	s.writeRest()
 	return nil
 }
 
-// end writes the minute under way and the waiting records.
-func (s *Store) end() {
+// writeRest writes the minute under way and the waiting records.
+func (s *Store) writeRest() {
 	s.mu.Lock()
 	last := s.recorder.End()
 	s.mu.Unlock()
@@ -155,14 +155,14 @@ func (s *Store) end() {
 	if s.archive.Load() == nil {
 		return
 	}
-	if rest := s.batch(nil); len(rest) > 0 {
+	if rest := s.takeBatch(nil); len(rest) > 0 {
 		s.write(rest)
 	}
 	s.archive.Store(nil)
 }
 
-// batch returns first, if it is not nil, and the waiting records.
-func (s *Store) batch(first any) (all []any) {
+// takeBatch returns first, if it is not nil, and the waiting records.
+func (s *Store) takeBatch(first any) (all []any) {
 	if first != nil {
 		all = append(all, first)
 	}
@@ -176,23 +176,23 @@ func (s *Store) batch(first any) (all []any) {
 	}
 }
 
-// reopen locks the directory, which no other process may use, and opens the files.
-func (s *Store) reopen() {
+// reopenArchive locks the directory, which no other process may use, and opens the files.
+func (s *Store) reopenArchive() {
 	if a := s.archive.Swap(nil); a != nil {
 		s.lasting = a.lasting
 		a.mu.Lock() // its readers have ended
 		defer a.mu.Unlock()
 	}
-	if err := s.lockDir(); s.fail(err) {
+	if err := s.lockDir(); s.recordFailure(err) {
 		return
 	}
 	a, aside, err := openArchive(&s.cfg, s.lasting)
 	s.setAside.Add(aside)
-	if s.fail(wrapped(err)) {
+	if s.recordFailure(wrapError(err)) {
 		return
 	}
 	s.archive.Store(a)
-	s.measure(a)
+	s.recordSize(a)
 }
 
 func (s *Store) lockDir() (err error) {
@@ -206,8 +206,8 @@ func (s *Store) lockDir() (err error) {
 	return err
 }
 
-// fail records an error, or its end if err is nil, and reports whether there is an error.
-func (s *Store) fail(err error) bool {
+// recordFailure records an error, or its end if err is nil, and reports whether there is an error.
+func (s *Store) recordFailure(err error) bool {
 	if err == nil {
 		if s.failing.Swap(nil) != nil {
 			s.cfg.Log.Info("historystore: the history is written again")
@@ -216,7 +216,7 @@ func (s *Store) fail(err error) bool {
 	}
 	s.failures.Add(1)
 	text := err.Error()
-	if do := remedy(err, s.cfg.Dir); do != "" {
+	if do := remedyOf(err, s.cfg.Dir); do != "" {
 		text += ": " + do
 	}
 	if s.failing.Swap(&text) == nil {
@@ -236,35 +236,35 @@ func (s *Store) Failing() error {
 // write writes a batch. Full files lose their oldest part first. A batch that cannot be written is dropped and counted.
 func (s *Store) write(batch []any) {
 	a := s.archive.Load()
-	if err := a.write(batch); s.fail(wrapped(err)) {
+	if err := a.write(batch); s.recordFailure(wrapError(err)) {
 		s.dropped.Add(uint64(len(batch)))
 		if errors.Is(err, errDamaged) || errors.Is(err, errTorn) || errors.Is(err, errUnknownEnd) ||
 			errors.Is(err, fs.ErrNotExist) {
-			s.reopen()
+			s.reopenArchive()
 		}
 		return
 	}
 	s.written.Add(uint64(len(batch)))
-	s.fail(wrapped(a.sumHours()))
-	s.measure(a)
+	s.recordFailure(wrapError(a.sumHours()))
+	s.recordSize(a)
 }
 
-func (s *Store) measure(a *archive) {
+func (s *Store) recordSize(a *archive) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	s.bytes.Store(a.bytes())
+	s.bytes.Store(a.totalBytes())
 }
 
-// wrapped adds the package's name to an error, and returns nil for nil.
-func wrapped(err error) error {
+// wrapError adds the package's name to an error, and returns nil for nil.
+func wrapError(err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("historystore: %w", err)
 }
 
-// remedy returns how a person can mend an error, or "" if the error itself states it.
-func remedy(err error, dir string) string {
+// remedyOf returns how a person can mend an error, or "" if the error itself states it.
+func remedyOf(err error, dir string) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "make room on the disk of " + dir

@@ -95,10 +95,10 @@ func read(t *testing.T, s *Store, q history.Query) *history.Answer {
 }
 
 func fileOf(dir string, at time.Time, kind string) string {
-	return filepath.Join(dir, folderName, fileID{hourOf(at), kind}.name())
+	return filepath.Join(dir, folderName, fileID{hourOf(at), kind}.fileName())
 }
 
-func TestWhatWasWrittenIsRead(t *testing.T) {
+func TestStore_ReadsWhatWasWritten(t *testing.T) {
 	t.Parallel()
 	s, stop := running(t, Config{Dir: t.TempDir(), Keys: 2})
 	s.Event(became(noon, "topic?id=3"))
@@ -159,7 +159,7 @@ func crash(t *testing.T, s *Store) *Store {
 }
 
 // A program that is killed leaves spans open. They end where its last minute does, with the peak that it saw.
-func TestOpenSpansEndAfterCrash(t *testing.T) {
+func TestStore_EndsOpenSpansAfterACrash(t *testing.T) {
 	t.Parallel()
 	s, _ := running(t, Config{Dir: t.TempDir()})
 	s.Event(became(noon, "topic?id=40"))
@@ -196,7 +196,7 @@ func TestOpenSpansEndAfterCrash(t *testing.T) {
 }
 
 // Hours are removed when they ended longer than Keep ago; spells that continue stay.
-func TestRetention(t *testing.T) {
+func TestStore_TrimKeepsLastingSpans(t *testing.T) {
 	t.Parallel()
 	now := noon
 	s, _ := running(t, Config{Dir: t.TempDir(), Keep: time.Hour, Now: func() time.Time { return now }})
@@ -243,7 +243,7 @@ func bytesIn(t *testing.T, dir string) (sum int64) {
 }
 
 // Full files lose their oldest part, in hours and within a large hour, and recording continues.
-func TestFilesAreBounded(t *testing.T) {
+func TestStore_BoundsFiles(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20
 	for name, step := range map[string]time.Duration{"hours": time.Minute, "one hour": 0} {
@@ -280,7 +280,7 @@ func TestFilesAreBounded(t *testing.T) {
 }
 
 // A minute that is larger than all files may be is not kept, and the remedy is said.
-func TestLargeMinuteIsDropped(t *testing.T) {
+func TestStore_DropsALargeMinute(t *testing.T) {
 	t.Parallel()
 	s, _ := running(t, Config{Dir: t.TempDir(), MaxBytes: 1 << 20})
 	one(s, noon, strings.Repeat("x", 1<<20), history.Cold, 1, 0)
@@ -300,7 +300,7 @@ func save(t *testing.T, path string, b []byte) {
 
 // A directory that cannot be used costs the history and nothing else: nothing blocks, memory is
 // bounded, and it is said.
-func TestUnusableDirectory(t *testing.T) {
+func TestStore_DropsRecordsInAnUnusableDirectory(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	save(t, file, nil)
@@ -321,7 +321,7 @@ func TestUnusableDirectory(t *testing.T) {
 }
 
 // Any text is stored unchanged.
-func TestHostileText(t *testing.T) {
+func TestStore_KeepsAnyText(t *testing.T) {
 	t.Parallel()
 	s, _ := running(t, Config{Dir: t.TempDir()})
 	for i, text := range []string{`'; DROP TABLE minute; --`, "\x00", "\xff\xfe", "=1+1", "\u202e",
@@ -339,7 +339,7 @@ func TestHostileText(t *testing.T) {
 
 // Two programs on one directory would count everything twice: the second keeps nothing until the first
 // has ended.
-func TestDirectoryIsOneProcess(t *testing.T) {
+func TestStore_LocksItsDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, stop := running(t, Config{Dir: dir})
@@ -351,7 +351,7 @@ func TestDirectoryIsOneProcess(t *testing.T) {
 		t.Error(err)
 	}
 	stop()
-	second.reopen() // as Run does every half minute
+	second.reopenArchive() // as Run does every half minute
 	if err := second.Failing(); err != nil {
 		t.Error(err)
 	}
@@ -359,7 +359,7 @@ func TestDirectoryIsOneProcess(t *testing.T) {
 
 // A program that is started again within a minute records the second part of the minute: the parts add up to one
 // minute.
-func TestPartsOfAMinuteAreAdded(t *testing.T) {
+func TestStore_AddsPartsOfAMinute(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for part, by := range []map[string]float64{{"hot": 3}, {"hot": 2, "ip_fixed": 4}} {
@@ -390,7 +390,7 @@ func TestPartsOfAMinuteAreAdded(t *testing.T) {
 }
 
 // A query that ends within the minute under way, as all queries that end now do, returns that minute.
-func TestTheMinuteUnderWayIsRead(t *testing.T) {
+func TestStore_ReadsTheMinuteUnderWay(t *testing.T) {
 	for _, after := range []time.Duration{time.Millisecond, 999 * time.Millisecond, time.Second, 59 * time.Second} {
 		t.Run(after.String(), func(t *testing.T) {
 			s, _ := running(t, Config{Dir: t.TempDir(), Now: func() time.Time { return noon }})

@@ -13,9 +13,9 @@ import (
 // the hour's minutes differ, and bounded because all of them might differ.
 const keysPerHour = 4
 
-// sums returns the block that sums up an hour, so that a week can be read at once: the peaks and sums of the heaviest
+// sumsOf returns the block that sums up an hour, so that a week can be read at once: the peaks and sums of the heaviest
 // keys of its minutes. It returns nil if there are no minutes.
-func (a *archive) sums(hour int64) ([]byte, error) {
+func (a *archive) sumsOf(hour int64) ([]byte, error) {
 	keys := map[string]*history.HeatmapKey{}
 	if err := a.eachRow(minutesKind, hour, hour, farFuture, func(at int64, r *row) {
 		k := keys[string(r.key)]
@@ -43,13 +43,13 @@ func (a *archive) sums(hour int64) ([]byte, error) {
 func (a *archive) sumHours() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	hours, contents := a.hours(minutesKind), map[fileID][]byte{}
+	hours, contents := a.hoursWith(minutesKind), map[fileID][]byte{}
 	for _, hour := range hours[:max(0, len(hours)-1)] {
 		id := fileID{hour, hoursKind}
 		if a.sizes[id] > 0 {
 			continue
 		}
-		sums, err := a.sums(hour)
+		sums, err := a.sumsOf(hour)
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ var (
 	allKinds     = append([]string{minutesKind, hoursKind, eventsKind}, damagedKinds...)
 )
 
-func (a *archive) allHours() []int64 { return a.hours(allKinds...) }
+func (a *archive) allHours() []int64 { return a.hoursWith(allKinds...) }
 
 // newestHour returns the last hour that has files, or 0 if there is none.
 func (a *archive) newestHour() int64 { return slices.Max(append(a.allHours(), 0)) }
@@ -116,7 +116,7 @@ func (a *archive) makeSpace(need int64) error {
 	if need > limit/2 {
 		return errTooLarge
 	}
-	for halved := 0; a.bytes()+need > limit; {
+	for halved := 0; a.totalBytes()+need > limit; {
 		hours := a.allHours()
 		if len(hours) > 1 {
 			if err := a.removeHour(hours[0]); err != nil {
@@ -127,15 +127,15 @@ func (a *archive) makeSpace(need int64) error {
 		if halved++; halved > 20 {
 			return errTooLarge
 		}
-		if err := a.halve(hours[0]); err != nil {
+		if err := a.halveHour(hours[0]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// halve removes the older half of an hour.
-func (a *archive) halve(hour int64) error {
+// halveHour removes the older half of an hour.
+func (a *archive) halveHour(hour int64) error {
 	contents := map[fileID][]byte{}
 	for _, kind := range []string{minutesKind, eventsKind} {
 		id := fileID{hour, kind}

@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-func TestPasswords(t *testing.T) {
+func TestOpen_SendsPasswords(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	if err := s.Client().ConfigSet(context.Background(), "requirepass", "s3cret").Err(); err != nil {
@@ -30,7 +30,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-func TestUnixSocket(t *testing.T) {
+func TestOpen_ConnectsToAUnixSocket(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "hp") // t.TempDir may be too long for a socket
 	if err != nil {
@@ -46,7 +46,7 @@ func TestUnixSocket(t *testing.T) {
 
 // A cluster that does not say where its nodes are is an error that names the cause and the remedy, and never the answer
 // that a key is absent.
-func TestClient_UnknownEndpoints(t *testing.T) {
+func TestClient_ReportsUnknownEndpoints(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	if cluster.Nodes[0].Before(7, 0) {

@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestLikeTakesCredentials(t *testing.T) {
+func TestConfig_TakesCredentialsOfCallersClient(t *testing.T) {
 	t.Parallel()
 	for _, mine := range []redis.UniversalClient{
 		redis.NewClient(&redis.Options{Username: "anna", Password: "secret"}),

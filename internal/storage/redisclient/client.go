@@ -44,7 +44,7 @@ func Open(cfg Config) (*Client, error) {
 	var s *sentinels
 	if cfg.SentinelMaster != "" {
 		s = newSentinels(cfg, newWatchdog())
-		options.Addrs, options.Dialer = []string{cfg.SentinelMaster}, s.dialer(cfg.dial())
+		options.Addrs, options.Dialer = []string{cfg.SentinelMaster}, s.masterDialer(cfg.newDialer())
 	}
 	c := newClient(redis.NewUniversalClient(options), cfg)
 	c.sentinels = s
@@ -124,12 +124,12 @@ func (c *Client) Config() Config { return c.cfg }
 type sendOnceHook struct{ timeout time.Duration }
 
 // DialHook changes nothing.
-func (o sendOnceHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h sendOnceHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook bounds one command.
-func (o sendOnceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h sendOnceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		ctx, cancel := o.bound(ctx)
+		ctx, cancel := h.withTimeout(ctx)
 		defer cancel()
 		return next(ctx, sentOnce(cmd))
 	}
@@ -137,9 +137,9 @@ func (o sendOnceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // ProcessPipelineHook bounds a pipeline. One script in it is enough to keep go-redis from sending any of its commands
 // again.
-func (o sendOnceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h sendOnceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		ctx, cancel := o.bound(ctx)
+		ctx, cancel := h.withTimeout(ctx)
 		defer cancel()
 		wrapped := make([]redis.Cmder, len(cmds))
 		for i, cmd := range cmds {
@@ -162,11 +162,11 @@ func spreadError(cmds []redis.Cmder, err error) error {
 	return err
 }
 
-func (o sendOnceHook) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= o.timeout {
+func (h sendOnceHook) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= h.timeout {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, o.timeout)
+	return context.WithTimeout(ctx, h.timeout)
 }
 
 // sentOnce wraps a script. It returns other commands unchanged, because go-redis reads the types of the commands that
@@ -183,13 +183,13 @@ type noRetry struct{ redis.Cmder }
 
 func (noRetry) NoRetry() bool { return true }
 
-// takeFrom copies the address and the credentials of the caller's client to o.
+// copyFromClient copies the address and the credentials of the caller's client to o.
 //
 // The store does not use that client itself. A decision has to come within its budget even if Redis hangs. So
-// connections must honor contexts, be dialed once, be watched, and send scripts once (see options, dialer,
+// connections must honor contexts, be dialed once, be watched, and send scripts once (see clientOptions, watchedDialer,
 // sendOnceHook). As options or hooks of the caller's client these would change the caller's own calls, and without them
 // a Redis that hangs would hold decisions for seconds. So the store has connections of its own, and closes only those.
-func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
+func copyFromClient(o *redis.UniversalOptions, client redis.UniversalClient) error {
 	if isNil(client) {
 		return errNilClient
 	}
@@ -218,7 +218,7 @@ func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
 	if o.Dialer == nil {
 		o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 	}
-	o.Dialer = newWatchdog().dialer(o.Dialer)
+	o.Dialer = newWatchdog().watchedDialer(o.Dialer)
 	return nil
 }
 
@@ -256,14 +256,14 @@ func (c callerClient) Pipelined(ctx context.Context, fn func(redis.Pipeliner) er
 }
 
 func (c callerClient) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
-	return c.eval(ctx, "evalsha", sha1, keys, args)
+	return c.runScript(ctx, "evalsha", sha1, keys, args)
 }
 
 func (c callerClient) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	return c.eval(ctx, "eval", script, keys, args)
+	return c.runScript(ctx, "eval", script, keys, args)
 }
 
-func (c callerClient) eval(ctx context.Context, name, script string, keys []string, args []any) *redis.Cmd {
+func (c callerClient) runScript(ctx context.Context, name, script string, keys []string, args []any) *redis.Cmd {
 	all := append(make([]any, 0, 3+len(keys)+len(args)), name, script, len(keys))
 	for _, key := range keys {
 		all = append(all, key)

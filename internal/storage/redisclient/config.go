@@ -26,7 +26,7 @@ type Config struct {
 	// TLS, unix:/path. Default 127.0.0.1:6379.
 	Addrs []string
 	// OptionsFrom, if set, is a client of the caller's, a *redis.Client or a *redis.ClusterClient. Its address,
-	// credentials, TLS and dialer replace the fields of Config; the client itself is not used, see takeFrom.
+	// credentials, TLS and dialer replace the fields of Config; the client itself is not used, see copyFromClient.
 	OptionsFrom redis.UniversalClient
 	Cluster     bool // the cluster protocol with a single address too; several are always a cluster
 	Username    string
@@ -89,13 +89,13 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 	if _, err := cfg.TLSFiles.Client(tlsSetting); err != nil {
 		return cfg, nil, err
 	}
-	return cfg, cfg.options(), nil
+	return cfg, cfg.clientOptions(), nil
 }
 
 // resolveLike resolves a Config that copies the address of a client of the caller's.
 func (cfg Config) resolveLike() (Config, *redis.UniversalOptions, error) {
-	o := cfg.options()
-	if err := takeFrom(o, cfg.OptionsFrom); err != nil {
+	o := cfg.clientOptions()
+	if err := copyFromClient(o, cfg.OptionsFrom); err != nil {
 		return cfg, nil, err
 	}
 	cfg.Addrs, cfg.DB, cfg.Cluster = o.Addrs, o.DB, o.IsClusterMode
@@ -132,9 +132,9 @@ func (cfg Config) isCluster() bool {
 	return cfg.SentinelMaster == "" && (cfg.Cluster || len(cfg.Addrs) > 1)
 }
 
-// options returns the options of short calls for waiting requests: no retries (callers decide how to treat a failure),
-// no background traffic, no push messages.
-func (cfg Config) options() *redis.UniversalOptions {
+// clientOptions returns the options of short calls for waiting requests: no retries (callers decide how to treat a
+// failure), no background traffic, no push messages.
+func (cfg Config) clientOptions() *redis.UniversalOptions {
 	o := &redis.UniversalOptions{
 		Addrs:                 cfg.Addrs,
 		IsClusterMode:         cfg.isCluster(),
@@ -157,14 +157,14 @@ func (cfg Config) options() *redis.UniversalOptions {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if cfg.PasswordFile != "" {
-		o.CredentialsProviderContext = cfg.credentials()
+		o.CredentialsProviderContext = cfg.credentialsProvider()
 	}
-	o.Dialer = newWatchdog().dialer(cfg.dial())
+	o.Dialer = newWatchdog().watchedDialer(cfg.newDialer())
 	return o
 }
 
-// credentials returns a function that reads the password for a new connection.
-func (cfg Config) credentials() func(context.Context) (user, password string, err error) {
+// credentialsProvider returns a function that reads the password for a new connection.
+func (cfg Config) credentialsProvider() func(context.Context) (user, password string, err error) {
 	file := &textfile.SecretFile{Path: cfg.PasswordFile}
 	return func(context.Context) (string, string, error) {
 		password, err := file.Read()
@@ -181,8 +181,8 @@ func (cfg Config) credentials() func(context.Context) (user, password string, er
 	}
 }
 
-// dial returns a function that makes connections, with TLS if it is configured.
-func (cfg Config) dial() dialFunc {
+// newDialer returns a function that makes connections, with TLS if it is configured.
+func (cfg Config) newDialer() dialFunc {
 	if cfg.TLS || cfg.TLSFiles != (tlsfiles.Files{}) {
 		return dialTLS(cfg.TLSFiles) // within dialTimeout: a call that ends first would not name the reason
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-func TestAddresses(t *testing.T) {
+func TestConfig_ParsesAddresses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		in   string
@@ -39,7 +39,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestBadConfigSaysWhatAndHidesThePassword(t *testing.T) {
+func TestConfig_ErrorsHideThePassword(t *testing.T) {
 	t.Parallel()
 	addr := func(a ...string) Config { return Config{Addrs: a} }
 	for _, c := range []struct {
@@ -90,7 +90,7 @@ func TestBadConfigSaysWhatAndHidesThePassword(t *testing.T) {
 }
 
 // A server that does not exist is not an error of Open; calls fail at once, each time.
-func TestServerAbsent(t *testing.T) {
+func TestClient_FailsAtOnceWithoutAServer(t *testing.T) {
 	t.Parallel()
 	c := openWith(t, Config{Addrs: []string{"127.0.0.1:1"}})
 	start := time.Now()

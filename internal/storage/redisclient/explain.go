@@ -43,14 +43,14 @@ func (endpointHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 // closes the connection of a client that does not.
 func explainSilentEnd(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-		return whole(fmt.Errorf("%w before the first answer; is this a port with TLS? Then set redis.tls", err))
+		return uncutError(fmt.Errorf("%w before the first answer; is this a port with TLS? Then set redis.tls", err))
 	}
 	return err
 }
 
-// whole returns an error with the text of err that go-redis does not cut. When a connection cannot be set up, go-redis
-// shows of an error that wraps a single error only the wrapped one.
-func whole(err error) error { return errors.Join(err) }
+// uncutError returns an error with the text of err that go-redis does not cut. When a connection cannot be set up,
+// go-redis shows of an error that wraps a single error only the wrapped one.
+func uncutError(err error) error { return errors.Join(err) }
 
 // explainMovingSlot adds the cause to the error of a command whose keys are in a slot that moves to another node. The
 // node answers commands of several keys so, while some of the keys have moved and others have not.

@@ -11,7 +11,7 @@ import (
 
 // A call for keys of a slot that moves fails with an error that names the cause, alone and in a pipeline. Other errors
 // stay unchanged.
-func TestReloader_ExplainsASlotThatMoves(t *testing.T) {
+func TestReloader_ExplainsAMovingSlot(t *testing.T) {
 	t.Parallel()
 	moving := redisError("TRYAGAIN Multiple keys request during rehashing of slot")
 	r := &reloader{cluster: redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})}

@@ -58,11 +58,11 @@ type PublisherSeen struct {
 func (c *Client) Inspect(ctx context.Context) Inspection {
 	in := Inspection{Addrs: c.cfg.Addrs, Cluster: c.cfg.isCluster(), Unknown: map[string]string{}}
 	if c.sentinels != nil {
-		in.Sentinels, in.Silent = len(c.sentinels.nodes), c.sentinels.inspect(ctx)
+		in.Sentinels, in.Silent = len(c.sentinels.nodes), c.sentinels.inspectSentinels(ctx)
 	}
-	err := c.again(ctx, func() error { return c.Ping(ctx) })
+	err := c.retryCall(ctx, func() error { return c.Ping(ctx) })
 	if command := refusedCommand(err); command != "" && command != "ping" { // while it connects
-		in.Rights = Rights{User: c.user(), Limiter: []Denied{{Right: "+" + command, Err: err.Error()}}}
+		in.Rights = Rights{User: c.userName(), Limiter: []Denied{{Right: "+" + command, Err: err.Error()}}}
 	}
 	if err != nil && refusedCommand(err) != "ping" {
 		in.Err = err.Error()
@@ -177,11 +177,11 @@ func (c *Client) inspectPublishers(ctx context.Context, in *Inspection) {
 		return
 	}
 	names := slices.Sorted(maps.Keys(index))
-	before := c.epochs(ctx, names)
+	before := c.readEpochs(ctx, names)
 	if len(names) > 0 && !wait.For(ctx, time.Second) {
 		return
 	}
-	after := c.epochs(ctx, names)
+	after := c.readEpochs(ctx, names)
 	now := time.Now().Add(in.ClockAhead)
 	for _, name := range names {
 		_, rest, _ := strings.Cut(index[name], " ") // after the version: an optional flag and the expiry
@@ -196,8 +196,8 @@ func (c *Client) inspectPublishers(ctx context.Context, in *Inspection) {
 	}
 }
 
-// epochs returns the epoch of each publisher's name, which grows when the name changes hands.
-func (c *Client) epochs(ctx context.Context, names []string) map[string]int64 {
+// readEpochs returns the epoch of each publisher's name, which grows when the name changes hands.
+func (c *Client) readEpochs(ctx context.Context, names []string) map[string]int64 {
 	out := map[string]int64{}
 	for _, name := range names {
 		text, err := c.rdb.Get(ctx, c.keys.HotEpoch(name)).Result()

@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-func TestInspectACluster(t *testing.T) {
+func TestInspect_ReportsACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	for value, wholeOnly := range map[string]bool{"yes": true, "no": false} {
@@ -25,7 +25,7 @@ func TestInspectACluster(t *testing.T) {
 	}
 }
 
-func TestInspectSeesAReplicaAndWhatAnACLRefuses(t *testing.T) {
+func TestInspect_ReportsAReplicaAndMissingRights(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
 	host, port, _ := strings.Cut(master.Addr(), ":")
@@ -48,7 +48,7 @@ func TestInspectSeesAReplicaAndWhatAnACLRefuses(t *testing.T) {
 	}
 }
 
-func TestInspectSaysWhyNothingAnswers(t *testing.T) {
+func TestInspect_ReportsWhyNothingAnswers(t *testing.T) {
 	t.Parallel()
 	if in := open(t, "127.0.0.1:1").Inspect(t.Context()); !strings.Contains(in.Err, "127.0.0.1:1") {
 		t.Errorf("inspection %+v", in)
@@ -56,7 +56,7 @@ func TestInspectSaysWhyNothingAnswers(t *testing.T) {
 }
 
 // A machine that is busy for a moment does not count as a failure.
-func TestInspectAsksAgainBeforeItSaysThatNothingAnswers(t *testing.T) {
+func TestInspect_RetriesACallWithoutReply(t *testing.T) {
 	t.Parallel()
 	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 	front.Set(redistest.At(1, redistest.Silent))
@@ -67,7 +67,7 @@ func TestInspectAsksAgainBeforeItSaysThatNothingAnswers(t *testing.T) {
 	}
 }
 
-func TestInspectSentinels(t *testing.T) {
+func TestInspect_ReportsSentinels(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)
 	look := func() Inspection {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEveryKeyCarriesTheHashTag(t *testing.T) {
+func TestKeys_CarryTheHashTag(t *testing.T) {
 	t.Parallel()
 	k := NewKeys("news")
 	seen := map[string]bool{}

@@ -40,14 +40,14 @@ type trial struct {
 	args      []any // the first one is the command
 }
 
-func (t trial) command() string { return t.args[0].(string) }
+func (t trial) commandName() string { return t.args[0].(string) }
 
 // limiterTrials returns trials for a key that is a string or is absent.
 func limiterTrials(key string) []trial {
 	return slices.Concat([]trial{{"+ping", []any{"ping"}}},
-		trials(key, "+@read", "get", "mget", "exists", "hget f", "hmget f", "hgetall", "hlen", "lrange 0 0", "zcard",
+		newTrials(key, "+@read", "get", "mget", "exists", "hget f", "hmget f", "hgetall", "hlen", "lrange 0 0", "zcard",
 			"zcount 0 0", "zscore m", "zrange 0 0", "zrangebyscore 0 0"),
-		trials(key, "+@write", "set x px 1000", "pexpire 1000", "hset f v odd", "hdel f", "zadd xx 0 m", "zrem m",
+		newTrials(key, "+@write", "set x px 1000", "pexpire 1000", "hset f v odd", "hdel f", "zadd xx 0 m", "zrem m",
 			"zremrangebyscore 0 0", "del"),
 		[]trial{
 			{"+eval", []any{"eval", "return 1", 0}},
@@ -56,8 +56,8 @@ func limiterTrials(key string) []trial {
 		})
 }
 
-// trials returns commands on a key, each with its arguments after the key.
-func trials(key, allowedBy string, commands ...string) (all []trial) {
+// newTrials returns commands on a key, each with its arguments after the key.
+func newTrials(key, allowedBy string, commands ...string) (all []trial) {
 	for _, c := range commands {
 		t := trial{allowedBy: allowedBy}
 		for i, word := range strings.Fields(c) {
@@ -71,7 +71,7 @@ func trials(key, allowedBy string, commands ...string) (all []trial) {
 }
 
 func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
-	in.Rights = Rights{User: c.user()}
+	in.Rights = Rights{User: c.userName()}
 	limiter := limiterTrials(c.keys.Probe())
 	if c.cluster != nil { // go-redis asks every cluster
 		limiter = append(limiter, trial{"+cluster|slots", []any{"cluster", "slots"}},
@@ -79,10 +79,10 @@ func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 	}
 	r := &in.Rights
 	r.Limiter = append(c.tryCommands(ctx, in, limiter), c.tryKeys(ctx, in)...)
-	err := c.again(ctx, func() error { return c.trySubscribe(ctx, c.keys.HotNotice()) })
+	err := c.retryCall(ctx, func() error { return c.trySubscribe(ctx, c.keys.HotNotice()) })
 	r.Limiter = append(r.Limiter, c.channelDenied(in, "subscribe", err)...)
 	// Only aggregators and admin listeners use these. LPUSH has no form that changes nothing.
-	r.Aggregator = c.tryCommands(ctx, in, trials(c.keys.Probe(), "+@write", "ltrim 0 -1", "zremrangebyrank 0 0"))
+	r.Aggregator = c.tryCommands(ctx, in, newTrials(c.keys.Probe(), "+@write", "ltrim 0 -1", "zremrangebyrank 0 0"))
 	r.Aggregator = append(r.Aggregator, c.tryAggregator(ctx, in)...)
 	rules := c.keys.Prefix() + "rules:"
 	r.Rules = c.tryFamily(ctx, in, rules, "%R~"+rules+"*", "get")
@@ -93,19 +93,19 @@ func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 	})
 }
 
-func (c *Client) user() string { return cmp.Or(c.cfg.Username, "default") }
+func (c *Client) userName() string { return cmp.Or(c.cfg.Username, "default") }
 
 // tryCommands returns every command that is refused, or its category if all commands of the category are.
 func (c *Client) tryCommands(ctx context.Context, in *Inspection, trials []trial) []Denied {
 	tried, refused := map[string]int{}, map[string][]Denied{}
 	for _, t := range trials {
 		tried[t.allowedBy]++
-		err := c.try(ctx, in, t.args...)
+		err := c.tryCommand(ctx, in, t.args...)
 		switch {
-		case refusedFor(err) == "command":
-			refused[t.allowedBy] = append(refused[t.allowedBy], Denied{Right: "+" + t.command(), Err: err.Error()})
+		case refusedKind(err) == "command":
+			refused[t.allowedBy] = append(refused[t.allowedBy], Denied{Right: "+" + t.commandName(), Err: err.Error()})
 		case err != nil && strings.Contains(err.Error(), "unknown command"):
-			in.Missing = append(in.Missing, t.command())
+			in.Missing = append(in.Missing, t.commandName())
 		}
 	}
 	var out []Denied
@@ -140,7 +140,7 @@ func (c *Client) tryKeys(ctx context.Context, in *Inspection) []Denied {
 // command for the key.
 func (c *Client) tryFamily(ctx context.Context, in *Inspection, family, right string, commands ...string) []Denied {
 	for _, command := range commands {
-		if err := c.try(ctx, in, command, family+"probe"); refusedFor(err) == "key" {
+		if err := c.tryCommand(ctx, in, command, family+"probe"); refusedKind(err) == "key" {
 			return []Denied{{Right: right, Err: err.Error()}}
 		}
 	}
@@ -149,7 +149,7 @@ func (c *Client) tryFamily(ctx context.Context, in *Inspection, family, right st
 
 // tryAggregator tests whether the user may publish and write where aggregators and changes of overrides do.
 func (c *Client) tryAggregator(ctx context.Context, in *Inspection) []Denied {
-	out := c.channelDenied(in, "publish", c.again(ctx, func() error {
+	out := c.channelDenied(in, "publish", c.retryCall(ctx, func() error {
 		return c.rdb.Publish(ctx, c.keys.Doctor(), "").Err() // it has no subscribers
 	}))
 	for _, family := range []string{c.keys.Prefix() + "hot:", c.keys.Prefix() + "override:",
@@ -160,7 +160,7 @@ func (c *Client) tryAggregator(ctx context.Context, in *Inspection) []Denied {
 }
 
 func (c *Client) channelDenied(in *Inspection, command string, err error) []Denied {
-	switch refusedFor(err) {
+	switch refusedKind(err) {
 	case "command":
 		return []Denied{{Right: "+" + command, Err: err.Error()}}
 	case "channel":
@@ -179,9 +179,9 @@ func (c *Client) trySubscribe(ctx context.Context, channel string) error {
 	return err
 }
 
-// try makes a call. It records an error that is not a reply of the server as unknown.
-func (c *Client) try(ctx context.Context, in *Inspection, args ...any) error {
-	err := c.again(ctx, func() error { return c.rdb.Do(ctx, args...).Err() })
+// tryCommand makes a call. It records an error that is not a reply of the server as unknown.
+func (c *Client) tryCommand(ctx context.Context, in *Inspection, args ...any) error {
+	err := c.retryCall(ctx, func() error { return c.rdb.Do(ctx, args...).Err() })
 	if err != nil && !isReply(err) {
 		in.Unknown[strings.ToUpper(args[0].(string))] = err.Error()
 	}
@@ -194,7 +194,7 @@ func (c *Client) try(ctx context.Context, in *Inspection, args ...any) error {
 // tries is the number of tries of a call that gets no reply, because a busy machine may be late once.
 const tries = 3
 
-func (c *Client) again(ctx context.Context, call func() error) (err error) {
+func (c *Client) retryCall(ctx context.Context, call func() error) (err error) {
 	for range tries {
 		if err = call(); err == nil || isReply(err) || ctx.Err() != nil {
 			return err
@@ -208,9 +208,9 @@ func isReply(err error) bool {
 	return is
 }
 
-// refusedFor returns the kind of right that an ACL refusal is about: "command", "key", "channel", or "" for any other
+// refusedKind returns the kind of right that an ACL refusal is about: "command", "key", "channel", or "" for any other
 // error. It looks for a command first, because servers differ in their words, and a name in a refusal may be anything.
-func refusedFor(err error) string {
+func refusedKind(err error) string {
 	switch {
 	case err == nil || !strings.Contains(err.Error(), "NOPERM"):
 		return ""

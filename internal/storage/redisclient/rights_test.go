@@ -19,7 +19,7 @@ func rights(denied []Denied) string {
 }
 
 // The documented users have all rights that they need. If any single right is removed, Inspect names it.
-func TestEachRightThatIsLackingIsNamed(t *testing.T) {
+func TestInspect_NamesEachMissingRight(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	if s.Before(7, 0) {
@@ -78,7 +78,7 @@ func TestEachRightThatIsLackingIsNamed(t *testing.T) {
 	}
 }
 
-func TestRightsOnACluster(t *testing.T) {
+func TestInspect_RightsOfDocumentedUsersSufficeOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	redistest.Grant(t, cluster.Nodes, "+cluster|slots", "+cluster|shards", "+command")

@@ -10,7 +10,7 @@ import (
 
 // Every script reports that it must not be sent again, in a pipeline too. A lost answer would show that only now and
 // then, by the clock of go-redis' pauses. Other commands stay unchanged.
-func TestScriptsAreNotSentAgain(t *testing.T) {
+func TestSendOnceHook_SendsScriptsOnce(t *testing.T) {
 	t.Parallel()
 	ctx, hook := t.Context(), sendOnceHook{time.Minute}
 	for name, script := range map[string]bool{"evalsha": true, "eval": true, "evalsha_ro": true, "get": false,
@@ -30,7 +30,7 @@ func TestScriptsAreNotSentAgain(t *testing.T) {
 }
 
 // A call ends by the timeout of its client, with its dial and all redirects, or earlier by its own deadline.
-func TestCallsAreBounded(t *testing.T) {
+func TestSendOnceHook_BoundsCalls(t *testing.T) {
 	t.Parallel()
 	hook := sendOnceHook{time.Minute}
 	for _, c := range []struct{ own, want time.Duration }{{0, time.Minute}, {time.Hour, time.Minute},

@@ -44,8 +44,8 @@ func newSentinels(cfg Config, conns *watchdog) *sentinels {
 	s := &sentinels{name: cfg.SentinelMaster, timeout: cfg.Timeout, conns: conns}
 	single := func(cfg Config, addr string, connections int) *redis.Client {
 		cfg.PoolSize = connections
-		o := cfg.options().Simple()
-		o.Addr, o.Dialer = addr, newWatchdog().dialer(cfg.dial())
+		o := cfg.clientOptions().Simple()
+		o.Addr, o.Dialer = addr, newWatchdog().watchedDialer(cfg.newDialer())
 		return redis.NewClient(o)
 	}
 	s.server = func(addr string) *redis.Client { return single(cfg, addr, 1) }
@@ -70,14 +70,14 @@ type foundMaster struct {
 	tooFew bool   // fewer than a majority of the Sentinels answered; the server itself claims to be a master
 }
 
-// dialer makes connections to the master, ignoring the address that it is called with.
-func (s *sentinels) dialer(base dialFunc) dialFunc {
+// masterDialer returns a function that makes connections to the master and ignores the address that it is called with.
+func (s *sentinels) masterDialer(base dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		master, err := s.masterToDial(ctx)
 		if err != nil {
-			return deadConn{err: whole(err), addr: addr}, nil // so that no dial is retried
+			return deadConn{err: uncutError(err), addr: addr}, nil // so that no dial is retried
 		}
-		return s.conns.dialer(base)(ctx, network, master)
+		return s.conns.watchedDialer(base)(ctx, network, master)
 	}
 }
 
@@ -86,26 +86,26 @@ func (s *sentinels) dialer(base dialFunc) dialFunc {
 // look found for its role.
 func (s *sentinels) masterToDial(ctx context.Context) (string, error) {
 	if few := s.few.Load(); few != nil && time.Now().Before(few.until) {
-		if addr, err := s.firstMaster(ctx, s.third(ctx), []string{few.addr}); err == nil {
+		if addr, err := s.firstMaster(ctx, s.thirdOfBudget(ctx), []string{few.addr}); err == nil {
 			return addr, nil
 		}
 	}
-	master, err := s.master(ctx)
+	master, err := s.findMaster(ctx)
 	return master.addr, err
 }
 
-// third returns a third of the time that a call has.
-func (s *sentinels) third(ctx context.Context) time.Duration {
+// thirdOfBudget returns a third of the time that a call has.
+func (s *sentinels) thirdOfBudget(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(s.timeout, time.Until(deadline)) / 3
 	}
 	return s.timeout / 3
 }
 
-// master finds the master. It takes one round trip to each Sentinel, side by side, and if too few of them answer, one
-// to each server that may be the master.
-func (s *sentinels) master(ctx context.Context) (foundMaster, error) {
-	third := s.third(ctx)
+// findMaster finds the master. It takes one round trip to each Sentinel, side by side, and if too few of them answer,
+// one to each server that may be the master.
+func (s *sentinels) findMaster(ctx context.Context) (foundMaster, error) {
+	third := s.thirdOfBudget(ctx)
 	newest, heard, err := s.askAll(ctx, third)
 	if heard > len(s.nodes)/2 {
 		s.last.Store(&newest)
@@ -137,7 +137,7 @@ func (s *sentinels) askAll(ctx context.Context, within time.Duration) (addr stri
 	answers := make(chan masterReply, len(s.nodes))
 	var asking sync.WaitGroup
 	for _, n := range s.nodes {
-		asking.Go(func() { answers <- s.ask(ctx, n) })
+		asking.Go(func() { answers <- s.askSentinel(ctx, n) })
 	}
 	s.asked.Go(func() { // later answers are not needed, but their connections are
 		asking.Wait()
@@ -197,9 +197,9 @@ func (s *sentinels) checkMaster(ctx context.Context, addr string) error {
 	return nil
 }
 
-// ask asks one Sentinel for the address, which may already be the next master's, and for the epoch of its
+// askSentinel asks one Sentinel for the address, which may already be the next master's, and for the epoch of its
 // configuration.
-func (s *sentinels) ask(ctx context.Context, n *redis.Client) masterReply {
+func (s *sentinels) askSentinel(ctx context.Context, n *redis.Client) masterReply {
 	pipe := n.Pipeline()
 	where := pipe.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.name)
 	what := pipe.Do(ctx, "SENTINEL", "MASTER", s.name)
@@ -224,9 +224,9 @@ func (s *sentinels) ask(ctx context.Context, n *redis.Client) masterReply {
 	return seen
 }
 
-// look finds the master, and drops connections to any other server.
-func (s *sentinels) look(ctx context.Context) (foundMaster, error) {
-	master, err := s.master(ctx)
+// refreshMaster finds the master, and drops connections to any other server.
+func (s *sentinels) refreshMaster(ctx context.Context) (foundMaster, error) {
+	master, err := s.findMaster(ctx)
 	if err != nil {
 		s.few.Store(nil)
 		return master, err
@@ -240,12 +240,12 @@ func (s *sentinels) look(ctx context.Context) (foundMaster, error) {
 	return master, nil
 }
 
-// inspect asks each Sentinel by itself. It returns the errors of the Sentinels that do not name the master, by their
-// address.
-func (s *sentinels) inspect(ctx context.Context) map[string]string {
+// inspectSentinels asks each Sentinel by itself. It returns the errors of the Sentinels that do not name the master, by
+// their address.
+func (s *sentinels) inspectSentinels(ctx context.Context) map[string]string {
 	silent := map[string]string{}
 	for _, n := range s.nodes {
-		if seen := s.ask(ctx, n); seen.err != nil {
+		if seen := s.askSentinel(ctx, n); seen.err != nil {
 			silent[n.Options().Addr] = seen.err.Error()
 		}
 	}

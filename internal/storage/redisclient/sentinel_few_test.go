@@ -92,7 +92,7 @@ func TestSentinels_RefuseReplacedMaster(t *testing.T) {
 }
 
 // The documented user for Sentinels has all rights that a client needs.
-func TestSentinels_DocumentedUser(t *testing.T) {
+func TestSentinels_AcceptTheDocumentedUser(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)
 	if s.Nodes[0].Before(7, 0) {

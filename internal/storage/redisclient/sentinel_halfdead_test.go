@@ -42,8 +42,8 @@ var sentinelAddrs = []string{"10.0.1.1:1", "10.0.1.2:1", "10.0.1.3:1"}
 // sentinels returns the code under test; last is the master that it has found before, or "".
 func (h halfDead) sentinels(last string) *sentinels {
 	open := func(addr string) *redis.Client {
-		o := Config{Timeout: callTime, PoolSize: 2}.options().Simple()
-		o.Addr, o.Dialer = addr, newWatchdog().dialer(h.dial)
+		o := Config{Timeout: callTime, PoolSize: 2}.clientOptions().Simple()
+		o.Addr, o.Dialer = addr, newWatchdog().watchedDialer(h.dial)
 		return redis.NewClient(o)
 	}
 	s := &sentinels{name: "news", timeout: callTime, conns: newWatchdog(), server: open}
@@ -180,11 +180,11 @@ func (h halfDead) allowed(last string) (addrs []string, tooFew bool) {
 	return nil, true
 }
 
-// TestSentinels_HalfDead asks three Sentinels with any behaviors, and servers that may or may not have the role that
-// Sentinels report. The master is the server of the newest configuration that a majority knows, or else a server that
-// claims to be the master. It is found within two thirds of the time of a call, and when too few Sentinels answer, a
-// connection after a look does not wait for the silent ones again.
-func TestSentinels_HalfDead(t *testing.T) {
+// TestSentinels_FindMasterWhenHalfDead asks three Sentinels with any behaviors, and servers that may or may not have
+// the role that Sentinels report. The master is the server of the newest configuration that a majority knows, or else a
+// server that claims to be the master. It is found within two thirds of the time of a call, and when too few Sentinels
+// answer, a connection after a look does not wait for the silent ones again.
+func TestSentinels_FindMasterWhenHalfDead(t *testing.T) {
 	t.Parallel()
 	kinds := []string{isWell, isCutOff, isLate, hangs, refuses, closes, knowsNone}
 	roles := []string{isMaster, isReplica, hangs, refuses}
@@ -214,7 +214,7 @@ func (h halfDead) check(t *testing.T, last string) {
 	defer s.close()
 	want, tooFew := h.allowed(last)
 	began := time.Now()
-	found, err := s.look(t.Context())
+	found, err := s.refreshMaster(t.Context())
 	took := time.Since(began)
 	if (err == nil) != (len(want) > 0) || err == nil && !slices.Contains(want, found.addr) || found.tooFew != tooFew {
 		t.Errorf("%v, last %q: found %+v (%v), want one of %v, too few %v", h, last, found, err, want, tooFew)

@@ -25,7 +25,7 @@ const within = 2 * time.Second
 // Under load the master is killed, frozen, or replaced while it is healthy. Limits are shared again within the
 // documented time, nothing is counted twice, only counts that no other server received are lost, and followers get the
 // next hot set.
-func TestFailoverUnderLoad(t *testing.T) {
+func TestClient_SurvivesFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*testing.T, *redistest.Sentinels){
 		"killed":   func(_ *testing.T, s *redistest.Sentinels) { s.Master.Kill() },
@@ -172,7 +172,7 @@ func (l *load) used(t *testing.T) int64 {
 
 // The majority decides: one unreachable Sentinel changes nothing, and a wrong name
 // or password is reported.
-func TestSentinelsThatDoNotAnswer(t *testing.T) {
+func TestSentinels_FollowTheMajority(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)
 	s.Nodes[2].Kill()

@@ -28,9 +28,9 @@ func dialTLS(files tlsfiles.Files) func(ctx context.Context, network, addr strin
 		}
 		conn, err := redis.NewDialer(&redis.Options{DialTimeout: dialTimeout, TLSConfig: c})(ctx, network, addr)
 		if err != nil {
-			return nil, fmt.Errorf("%w%s", err, hint(err))
+			return nil, fmt.Errorf("%w%s", err, remedyOf(err))
 		}
-		if err := greet(ctx, conn); err != nil {
+		if err := pingServer(ctx, conn); err != nil {
 			_ = conn.Close()
 			return nil, fmt.Errorf("the server ended the connection after the handshake: %w; "+
 				"if it wants another certificate, set redis.tls_cert", err)
@@ -39,9 +39,9 @@ func dialTLS(files tlsfiles.Files) func(ctx context.Context, network, addr strin
 	}
 }
 
-// greet sends PING and reads one line. With TLS 1.3 a server refuses the client's certificate after the handshake, and
-// a client that writes more by then may see a reset connection in place of the reason.
-func greet(ctx context.Context, conn net.Conn) error {
+// pingServer sends PING and reads one line. With TLS 1.3 a server refuses the client's certificate after the handshake,
+// and a client that writes more by then may see a reset connection in place of the reason.
+func pingServer(ctx context.Context, conn net.Conn) error {
 	deadline, ok := ctx.Deadline()
 	if end := time.Now().Add(dialTimeout); !ok || end.Before(deadline) {
 		deadline = end
@@ -64,8 +64,8 @@ func greet(ctx context.Context, conn net.Conn) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// hint returns the remedy for a failed handshake, or "" if it is unknown.
-func hint(err error) string {
+// remedyOf returns the remedy for a failed handshake, or "" if it is unknown.
+func remedyOf(err error) string {
 	var invalid x509.CertificateInvalidError
 	var unreached *net.OpError
 	switch {

@@ -14,7 +14,7 @@ func soon() time.Time { return time.Now().Add(time.Hour) }
 
 // A server has an authority of its own, and clients show certificates. Matching clients connect; for all others the
 // error names the reason and the setting that mends it.
-func TestTLSSaysWhatDoesNotFit(t *testing.T) {
+func TestDialTLS_NamesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	ours, other := redistest.NewAuthority(t), redistest.NewAuthority(t)
 	client := ours.Issue(soon(), "client")
@@ -60,7 +60,7 @@ func TestTLSSaysWhatDoesNotFit(t *testing.T) {
 }
 
 // Certificates are renewed while the program runs: connections made later use them.
-func TestTLSFilesAreReadForEachConnection(t *testing.T) {
+func TestDialTLS_ReadsFilesForEachConnection(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
 	client := a.Issue(time.Now().Add(-time.Hour), "client") // has expired
@@ -75,7 +75,7 @@ func TestTLSFilesAreReadForEachConnection(t *testing.T) {
 }
 
 // A client without TLS learns that the port may want it.
-func TestClient_PlainAtTLSPort(t *testing.T) {
+func TestClient_ExplainsATLSPort(t *testing.T) {
 	t.Parallel()
 	ours := redistest.NewAuthority(t)
 	_, addr := redistest.StartTLS(t, ours, ours.Issue(soon(), "127.0.0.1"))

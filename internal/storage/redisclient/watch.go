@@ -63,7 +63,7 @@ func (c *Client) watchMaster(ctx context.Context, known *string) {
 	if c.sentinels == nil {
 		return
 	}
-	master, err := c.sentinels.look(ctx)
+	master, err := c.sentinels.refreshMaster(ctx)
 	if ctx.Err() != nil {
 		return // the end of the program is no failure of the Sentinels
 	}
@@ -140,7 +140,7 @@ func (r *reloader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 // onError reloads, in a goroutine of the cluster client, if an error calls for it and the last reload is long enough
 // ago.
 func (r *reloader) onError(ctx context.Context, err error) {
-	if err == nil || !misplaced(err) {
+	if err == nil || !isMisplaced(err) {
 		return
 	}
 	now, last := time.Now().UnixNano(), r.last.Load()
@@ -149,9 +149,9 @@ func (r *reloader) onError(ctx context.Context, err error) {
 	}
 }
 
-// misplaced reports whether an error may come from asking the wrong node: it does not answer at all, or not for these
+// isMisplaced reports whether an error may come from asking the wrong node: it does not answer at all, or not for these
 // keys.
-func misplaced(err error) bool {
+func isMisplaced(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	if network || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, net.ErrClosed) {
 		return true

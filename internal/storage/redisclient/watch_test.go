@@ -10,7 +10,7 @@ import (
 )
 
 // A replica at the address is found and reported, once, and so is its change into a master.
-func TestWatchFindsAReadOnlyReplica(t *testing.T) {
+func TestWatch_ReportsAReadOnlyReplica(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
 	host, port, err := net.SplitHostPort(master.Addr())
@@ -44,7 +44,7 @@ func TestWatchFindsAReadOnlyReplica(t *testing.T) {
 }
 
 // An unreachable server does not count as read-only: the last state stays.
-func TestWatchTellsAwayFromReadOnly(t *testing.T) {
+func TestWatch_UnreachableIsNotReadOnly(t *testing.T) {
 	t.Parallel()
 	c := open(t, "127.0.0.1:1")
 	if err := c.CheckWrites(t.Context()); err == nil || errors.Is(err, errReadOnly) {

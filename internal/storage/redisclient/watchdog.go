@@ -33,10 +33,10 @@ func newWatchdog() *watchdog { return &watchdog{born: time.Now(), all: map[*watc
 // watchedConn is one connection. It may be used like any net.Conn, and closed twice.
 type watchedConn struct {
 	net.Conn
-	of   *watchdog
-	addr string
+	watchdog *watchdog
+	addr     string
 
-	asked, heard atomic.Int64 // nanoseconds since of.born; asked is the time of the first write after a reply
+	asked, heard atomic.Int64 // nanoseconds since watchdog.born; asked is the time of the first write after a reply
 	waiting      atomic.Bool  // something was asked and nothing received since
 	reading      atomic.Bool
 	answered     atomic.Bool // Redis has ever answered
@@ -44,7 +44,7 @@ type watchedConn struct {
 }
 
 func (d *watchdog) add(conn net.Conn, addr string) *watchedConn {
-	w := &watchedConn{Conn: conn, of: d, addr: addr}
+	w := &watchedConn{Conn: conn, watchdog: d, addr: addr}
 	w.heard.Store(int64(time.Since(d.born)))
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,7 +59,7 @@ const tlsAlert = 0x15
 // Write records that a reply is due.
 func (w *watchedConn) Write(p []byte) (int, error) {
 	if !w.waiting.Load() {
-		w.asked.Store(int64(time.Since(w.of.born)))
+		w.asked.Store(int64(time.Since(w.watchdog.born)))
 		w.waiting.Store(true)
 	}
 	return w.Conn.Write(p)
@@ -71,7 +71,7 @@ func (w *watchedConn) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	w.reading.Store(false)
 	if n > 0 {
-		w.heard.Store(int64(time.Since(w.of.born)))
+		w.heard.Store(int64(time.Since(w.watchdog.born)))
 		w.waiting.Store(false)
 		if p[0] != tlsAlert {
 			w.answered.Store(true)
@@ -81,7 +81,7 @@ func (w *watchedConn) Read(p []byte) (int, error) {
 		err = explainSilentEnd(err)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && w.waiting.Load() {
-		w.of.closeSilent(w)
+		w.watchdog.closeSilent(w)
 	}
 	return n, err
 }
@@ -108,21 +108,21 @@ func (d *watchdog) dropIf(unwanted func(*watchedConn) bool) {
 	d.mu.Unlock()
 	for _, w := range all {
 		if unwanted(w) {
-			w.drop()
+			w.closeUnused()
 		}
 	}
 }
 
 func (w *watchedConn) Close() error {
-	if !w.forget() {
+	if !w.unregister() {
 		return nil // dropped before: no caller gets an error
 	}
 	return w.Conn.Close()
 }
 
-// drop closes an unused connection; under TLS without close_notify, which would have to be written.
-func (w *watchedConn) drop() {
-	if !w.forget() {
+// closeUnused closes an unused connection; under TLS without close_notify, which would have to be written.
+func (w *watchedConn) closeUnused() {
+	if !w.unregister() {
 		return
 	}
 	conn := w.Conn
@@ -137,14 +137,14 @@ func (d *watchdog) keepOnly(addr string) {
 	d.dropIf(func(w *watchedConn) bool { return w.addr != addr })
 }
 
-// forget removes a connection from the watchdog, and reports whether it was the first call.
-func (w *watchedConn) forget() bool {
+// unregister removes a connection from the watchdog, and reports whether it was the first call.
+func (w *watchedConn) unregister() bool {
 	if w.closed.Swap(true) {
 		return false
 	}
-	w.of.mu.Lock()
-	defer w.of.mu.Unlock()
-	delete(w.of.all, w)
+	w.watchdog.mu.Lock()
+	defer w.watchdog.mu.Unlock()
+	delete(w.watchdog.all, w)
 	return true
 }
 
@@ -157,7 +157,7 @@ func (w *watchedConn) SyscallConn() (syscall.RawConn, error) {
 	if w.closed.Load() {
 		return nil, net.ErrClosed
 	}
-	rests := time.Since(w.of.born)-time.Duration(w.heard.Load()) >= freshFor
+	rests := time.Since(w.watchdog.born)-time.Duration(w.heard.Load()) >= freshFor
 	if direct, ok := w.Conn.(syscall.Conn); ok && rests {
 		return direct.SyscallConn()
 	}
@@ -173,16 +173,16 @@ func (opaque) Write(func(uintptr) bool) error { return nil }
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer returns a connection even if the dial fails: every use of it then fails with the dial's error. The caller gets
-// the same error as otherwise, but the pool of go-redis does not count it. After as many failures as it has places, the
-// pool would refuse to dial at all and try again once a second in the background, so that a server that is back is
-// found a second late; and it would write a line to standard error for each failure. The watchdog watches the
-// connections that were made.
-func (d *watchdog) dialer(base dialFunc) dialFunc {
+// watchedDialer returns a function that returns a connection even if the dial fails: every use of it then fails with
+// the dial's error. The caller gets the same error as otherwise, but the pool of go-redis does not count it. After as
+// many failures as it has places, the pool would refuse to dial at all and try again once a second in the background,
+// so that a server that is back is found a second late; and it would write a line to standard error for each failure.
+// The watchdog watches the connections that were made.
+func (d *watchdog) watchedDialer(base dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := base(ctx, network, addr)
 		if err != nil {
-			return deadConn{err: whole(fmt.Errorf("dial %s: %w", addr, err)), addr: addr}, nil
+			return deadConn{err: uncutError(fmt.Errorf("dial %s: %w", addr, err)), addr: addr}, nil
 		}
 		return d.add(conn, addr), nil
 	}

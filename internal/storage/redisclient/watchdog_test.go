@@ -15,7 +15,7 @@ import (
 
 // A firewall forgets all connections of a pool. One call finds out, the next one
 // dials.
-func TestForgottenConnectionsCostOneCall(t *testing.T) {
+func TestWatchdog_ForgottenConnectionsCostOneCall(t *testing.T) {
 	t.Parallel()
 	f := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 	c := openWith(t, Config{Addrs: []string{f.Addr()}, Timeout: redistest.Patience})
@@ -48,7 +48,7 @@ func TestForgottenConnectionsCostOneCall(t *testing.T) {
 
 // A connection is closed if it was silent since before the question. It stays open if it has received a reply since,
 // waits for a reply too, listens, or belongs to another server.
-func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
+func TestWatchdog_ClosesIdleSilentConnections(t *testing.T) {
 	t.Parallel()
 	d := newWatchdog()
 	open := func(addr string) *watchedConn {
@@ -103,7 +103,7 @@ func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
 }
 
 // The pool cannot check a connection under TLS, which counts as good.
-func TestOpaqueLines(t *testing.T) {
+func TestWatchedConn_HidesStateOfTLS(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
@@ -118,7 +118,7 @@ func TestOpaqueLines(t *testing.T) {
 }
 
 // A connection that was just read from is handed out without a check, which costs a system call; any other is checked.
-func TestLooksAtConnectionsThatRest(t *testing.T) {
+func TestWatchedConn_IsCheckedIfItRested(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -131,7 +131,7 @@ func TestLooksAtConnectionsThatRest(t *testing.T) {
 	}
 	conn := newWatchdog().add(dialed, "a")
 	defer conn.Close()
-	now := int64(time.Since(conn.of.born))
+	now := int64(time.Since(conn.watchdog.born))
 	for heard, looks := range map[int64]bool{now + int64(time.Hour): false, now - int64(freshFor): true} {
 		conn.heard.Store(heard)
 		raw, err := conn.SyscallConn()

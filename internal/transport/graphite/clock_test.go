@@ -7,7 +7,7 @@ import (
 
 // A clock of Graphite's that is wrong for a while costs counts of some seconds, when it is set, and never doubles any:
 // afterwards all counts come, and the senders are heard. Some Graphites have data for any second that is asked for.
-func TestPoller_ForgetsAClockThatWasSet(t *testing.T) {
+func TestPoller_RecoversFromAClockThatWasSet(t *testing.T) {
 	t.Parallel()
 	const rate, alive = 50, "stats.sets.news.alive.count"
 	for _, skew := range []time.Duration{-time.Hour, -time.Minute, -3 * time.Second, 3 * time.Second, 7 * time.Second,

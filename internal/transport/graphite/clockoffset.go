@@ -32,7 +32,7 @@ type clockOffset struct {
 	delay      int64 // seconds; negative if the StatsD server's clock is fast
 	newest     int64 // the newest second seen, by Graphite's clock
 	edge       int64 // the latest place in use, by the same clock
-	most       int64 // largest lag since minute
+	longestLag int64 // largest lag since minute
 	minute     int64
 	// The seconds after after, up to and including upTo, are left out since the delay shrank or the difference changed.
 	after, upTo int64
@@ -47,92 +47,92 @@ type span struct{ from, to int64 }
 const maxSpans = 64
 
 const (
-	// ahead is the number of seconds that counts may lie in the future (detect.DefaultFuture).
-	ahead = 2
-	// remember is the number of seconds for which a delay is kept that is longer than needed.
-	remember = 60
+	// maxAhead is the number of seconds that counts may lie in the future (detect.DefaultFuture).
+	maxAhead = 2
+	// delayKept is the number of seconds for which a delay is kept that is longer than needed.
+	delayKept = 60
 )
 
 // observeClock records the time of Graphite's clock, which is exact to off, and reports whether buckets that were taken
 // by another difference have to be forgotten.
-func (p *clockOffset) observeClock(now, server time.Time, off time.Duration) (changed bool) {
+func (o *clockOffset) observeClock(now, server time.Time, off time.Duration) (changed bool) {
 	d := server.Sub(now)
-	held := time.Duration(p.difference) * time.Second
+	held := time.Duration(o.difference) * time.Second
 	if (d - held).Abs() <= time.Second/2+off {
 		return false
 	}
-	by := int64(math.Round(d.Seconds())) - p.difference
-	p.difference += by
-	if !p.known {
+	by := int64(math.Round(d.Seconds())) - o.difference
+	o.difference += by
+	if !o.known {
 		return false
 	}
-	p.counted = append(p.counted, span{p.from, p.newest})
-	p.counted = p.counted[max(0, len(p.counted)-maxSpans):]
-	p.edge += by // the same second of our clock
-	p.after, p.upTo = 0, p.edge-p.delay
-	p.newest, p.from = p.upTo, p.upTo+1
-	p.restart(p.server(now), p.delay)
+	o.counted = append(o.counted, span{o.from, o.newest})
+	o.counted = o.counted[max(0, len(o.counted)-maxSpans):]
+	o.edge += by // the same second of our clock
+	o.after, o.upTo = 0, o.edge-o.delay
+	o.newest, o.from = o.upTo, o.upTo+1
+	o.setDelay(o.serverSecond(now), o.delay)
 	return true
 }
 
 // wasCounted reports whether a second may have been counted before the difference changed.
-func (p *clockOffset) wasCounted(second int64) bool {
-	return slices.ContainsFunc(p.counted, func(s span) bool { return s.from <= second && second <= s.to })
+func (o *clockOffset) wasCounted(second int64) bool {
+	return slices.ContainsFunc(o.counted, func(s span) bool { return s.from <= second && second <= s.to })
 }
 
-// server returns the current second of Graphite's clock.
-func (p *clockOffset) server(now time.Time) int64 { return now.Unix() + p.difference }
+// serverSecond returns the current second of Graphite's clock.
+func (o *clockOffset) serverSecond(now time.Time) int64 { return now.Unix() + o.difference }
 
-// observe records the newest second of a poll. fresh is true if a poll of the last moments would have brought that
-// second had it been there: only then its lag is caused by Graphite and not by a lack of requests. step is the length
-// of a bucket.
-func (p *clockOffset) observe(now time.Time, newest, step int64, fresh bool) {
-	if p.known && newest <= p.newest {
+// observeNewest records the newest second of a poll. fresh is true if a poll of the last moments would have brought
+// that second had it been there: only then its lag is caused by Graphite and not by a lack of requests. step is the
+// length of a bucket.
+func (o *clockOffset) observeNewest(now time.Time, newest, step int64, fresh bool) {
+	if o.known && newest <= o.newest {
 		return
 	}
-	before := p.newest
-	p.newest = newest
-	p.adjust(before, p.server(now), step, fresh)
-	if newest > p.upTo {
-		p.edge = max(p.edge, newest+p.delay)
+	before := o.newest
+	o.newest = newest
+	o.adjustDelay(before, o.serverSecond(now), step, fresh)
+	if newest > o.upTo {
+		o.edge = max(o.edge, newest+o.delay)
 	}
 }
 
-// adjust chooses the delay by the lag of the newest second; second is the current second of Graphite's clock.
-func (p *clockOffset) adjust(before, second, step int64, fresh bool) {
-	lag := second - p.newest
+// adjustDelay chooses the delay by the lag of the newest second; second is the current second of Graphite's clock.
+func (o *clockOffset) adjustDelay(before, second, step int64, fresh bool) {
+	lag := second - o.newest
 	switch {
-	case !p.known:
-		p.known = true
-		p.restart(second, min(lag, 1+step))
+	case !o.known:
+		o.known = true
+		o.setDelay(second, min(lag, 1+step))
 	case !fresh || lag > maxLag+step || lag < -maxLag:
-	case lag > p.delay:
-		p.restart(second, lag)
-	case p.delay-lag > ahead:
-		p.shrink(before, second, lag)
+	case lag > o.delay:
+		o.setDelay(second, lag)
+	case o.delay-lag > maxAhead:
+		o.shrinkDelay(before, second, lag)
 	default:
-		p.most = max(p.most, lag)
-		if second-p.minute >= remember {
-			p.shrink(before, second, p.most)
+		o.longestLag = max(o.longestLag, lag)
+		if second-o.minute >= delayKept {
+			o.shrinkDelay(before, second, o.longestLag)
 		}
 	}
 }
 
-// restart sets the delay and begins a new measurement of the lag.
-func (p *clockOffset) restart(second, delay int64) {
-	p.delay, p.most, p.minute = delay, 0, second
+// setDelay sets the delay and begins a new measurement of the lag.
+func (o *clockOffset) setDelay(second, delay int64) {
+	o.delay, o.longestLag, o.minute = delay, 0, second
 }
 
-// shrink shortens the delay. The seconds after newest whose new place is already in use are left out.
-func (p *clockOffset) shrink(newest, second, delay int64) {
-	p.after, p.upTo = newest, p.edge-delay
-	p.restart(second, delay)
+// shrinkDelay shortens the delay. The seconds after newest whose new place is already in use are left out.
+func (o *clockOffset) shrinkDelay(newest, second, delay int64) {
+	o.after, o.upTo = newest, o.edge-delay
+	o.setDelay(second, delay)
 }
 
-// place returns our second for a second of Graphite's clock, or false if the second is left out.
-func (p *clockOffset) place(second int64) (int64, bool) {
-	if p.after < second && second <= p.upTo || p.wasCounted(second) {
+// placeOf returns our second for a second of Graphite's clock, or false if the second is left out.
+func (o *clockOffset) placeOf(second int64) (int64, bool) {
+	if o.after < second && second <= o.upTo || o.wasCounted(second) {
 		return 0, false
 	}
-	return second - p.difference + p.delay, true
+	return second - o.difference + o.delay, true
 }

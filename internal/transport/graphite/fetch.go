@@ -27,13 +27,13 @@ func newClient() *http.Client {
 // fetch makes one request and calls each for every series of the response until an error occurs. The error describes
 // the request, the response and the remedy.
 func (p *Poller) fetch(ctx context.Context, query string, lookback int64, each func(*series)) error {
-	req, err := p.request(ctx, query, lookback)
+	req, err := p.newRequest(ctx, query, lookback)
 	if err != nil {
 		return fmt.Errorf("graphite: %w", err)
 	}
 	res, err := p.client.Do(req)
 	if err != nil {
-		return p.explain(ctx, err)
+		return p.describeError(ctx, err)
 	}
 	defer res.Body.Close()
 	p.readClock(res.Header.Get("Date"))
@@ -41,14 +41,14 @@ func (p *Poller) fetch(ctx context.Context, query string, lookback int64, each f
 		return fmt.Errorf("graphite: GET %s: %w", p.where, err)
 	}
 	if err := readSeries(http.MaxBytesReader(nil, res.Body, p.cfg.MaxBody), each); err != nil {
-		return p.explain(ctx, err)
+		return p.describeError(ctx, err)
 	}
 	// The end of the line after the list is read so that the connection can be reused.
 	_, _ = io.CopyN(io.Discard, res.Body, 1024)
 	return nil
 }
 
-func (p *Poller) request(ctx context.Context, query string, lookback int64) (*http.Request, error) {
+func (p *Poller) newRequest(ctx context.Context, query string, lookback int64) (*http.Request, error) {
 	u := p.url
 	// Graphite caches responses for a minute unless noCache is set.
 	u.RawQuery = query + "&from=-" + strconv.FormatInt(lookback, 10) + "s&until=now&format=json&noCache=true"
@@ -70,8 +70,8 @@ func (p *Poller) request(ctx context.Context, query string, lookback int64) (*ht
 	return req, nil
 }
 
-// explain adds to an error its URL and, if it is clear, the remedy.
-func (p *Poller) explain(ctx context.Context, err error) error {
+// describeError adds to an error its URL and, if it is clear, the remedy.
+func (p *Poller) describeError(ctx context.Context, err error) error {
 	var hint string
 	switch {
 	case errors.Is(err, errTooBig):
@@ -102,7 +102,7 @@ func checkAnswer(res *http.Response) error {
 		return nil
 	case res.StatusCode == http.StatusOK:
 		return fmt.Errorf("answered %.60q instead of JSON: %s; is --graphite.url that of graphite-web?", kind,
-			begin(res.Body))
+			quoteBeginning(res.Body))
 	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
 		hint = "set --graphite.username and --graphite.password, or --graphite.header"
 	case res.StatusCode == http.StatusNotFound:
@@ -116,11 +116,11 @@ func checkAnswer(res *http.Response) error {
 	default:
 		hint = "see the log of graphite-web"
 	}
-	return fmt.Errorf("answered %d: %s; %s", res.StatusCode, begin(res.Body), hint)
+	return fmt.Errorf("answered %d: %s; %s", res.StatusCode, quoteBeginning(res.Body), hint)
 }
 
-// begin quotes the beginning of a response body without its markup, for a message to people.
-func begin(body io.Reader) string {
+// quoteBeginning quotes the beginning of a response body without its markup, for a message to people.
+func quoteBeginning(body io.Reader) string {
 	b, _ := io.ReadAll(io.LimitReader(body, 4096))
 	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(strings.ToValidUTF8(string(b), "?"), " ")
 	text = strings.Join(strings.Fields(text), " ")
@@ -137,14 +137,14 @@ func (p *Poller) readClock(date string) {
 	now := p.cfg.Now()
 	at = at.Add(time.Second / 2)
 	if p.offset.observeClock(now, at, time.Second) {
-		p.forgetClock()
+		p.resetTaken()
 	}
 	p.difference = at.Sub(now)
 }
 
-// forgetClock forgets the buckets and heartbeats of a clock that was set since. Seconds that were counted are not
+// resetTaken forgets the buckets and heartbeats of a clock that was set since. Seconds that were counted are not
 // counted again: see clockOffset.
-func (p *Poller) forgetClock() {
+func (p *Poller) resetTaken() {
 	p.taken = newTakenBuckets(p.cfg.MaxSeries)
 	p.beat = p.offset.upTo
 	p.round = round{asked: p.round.asked, scratch: p.round.scratch}
@@ -164,8 +164,8 @@ type Inspection struct {
 	Flush      time.Duration // the flush interval in the poller's configuration
 }
 
-// inspected is the number of seconds that Inspect looks back.
-const inspected = 600
+// inspectLookback is the number of seconds that Inspect looks back.
+const inspectLookback = 600
 
 // Inspect requests some metrics of each rule without functions that filter, then the queries of Poll. It does not hand
 // over counts. It must not be called while Poll runs.
@@ -176,9 +176,9 @@ func (p *Poller) Inspect(ctx context.Context) Inspection {
 	var newest int64
 	for _, r := range p.cfg.Rules.Rules {
 		query := "target=" + url.QueryEscape("limit("+p.cfg.pathOf(r)+",100)")
-		err := p.fetch(ctx, query, inspected, func(s *series) {
+		err := p.fetch(ctx, query, inspectLookback, func(s *series) {
 			in.Series++
-			points, step, _, _ := s.buckets(nil)
+			points, step, _, _ := s.parseBuckets(nil)
 			if d := time.Duration(step) * time.Second; step > 0 && (in.Step == 0 || d < in.Step) {
 				in.Step = d
 			}
@@ -202,13 +202,13 @@ func (p *Poller) Inspect(ctx context.Context) Inspection {
 	if newest > 0 {
 		in.Age = max(0, p.cfg.Now().Add(p.difference).Sub(time.Unix(newest, 0)))
 	}
-	in.Version = p.version(ctx)
+	in.Version = p.fetchVersion(ctx)
 	return in
 }
 
-// version returns the version of graphite-web, or "" for servers that do not report one.
-func (p *Poller) version(ctx context.Context) string {
-	req, err := p.request(ctx, "", 1)
+// fetchVersion returns the version of graphite-web, or "" for servers that do not report one.
+func (p *Poller) fetchVersion(ctx context.Context) string {
+	req, err := p.newRequest(ctx, "", 1)
 	if err != nil {
 		return ""
 	}

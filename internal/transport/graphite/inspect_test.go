@@ -45,7 +45,7 @@ func web(t *testing.T, above bool) *graphite.Poller {
 	return p
 }
 
-func TestInspect(t *testing.T) {
+func TestInspect_ReportsVersionStepAndClock(t *testing.T) {
 	t.Parallel()
 	in := web(t, true).Inspect(t.Context())
 	if in.Err != "" || in.PollErr != "" || in.Version != "1.1.8" || in.Series != 2 || in.Step != 10*time.Second ||
@@ -57,7 +57,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-func TestInspectSaysWhatIsRefused(t *testing.T) {
+func TestInspect_ReportsRefusedPolls(t *testing.T) {
 	t.Parallel()
 	if in := web(t, false).Inspect(t.Context()); in.Err != "" || !strings.Contains(in.PollErr, "answered 400") {
 		t.Errorf("inspection %+v", in)

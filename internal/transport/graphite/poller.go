@@ -73,7 +73,7 @@ type Poller struct {
 }
 
 type round struct {
-	taken   []taken
+	taken   []takenBucket
 	newest  int64     // newest second of any series, by Graphite's clock
 	last    int64     // time of the last point, with or without a value
 	asked   time.Time // when the current request was sent
@@ -83,12 +83,12 @@ type round struct {
 	scratch []bucket
 }
 
-// probe is the number of seconds that are requested until the step is known: two points of carbon's default of a
-// minute.
-const probe = 130
+// probeLookback is the number of seconds that are requested until the step is known: two points of carbon's default of
+// a minute.
+const probeLookback = 130
 
-// taken is a new bucket of a key: n requests in the flush interval that ended at end, by Graphite's clock.
-type taken struct {
+// takenBucket is a new bucket of a key: n requests in the flush interval that ended at end, by Graphite's clock.
+type takenBucket struct {
 	key hottype.Key
 	n   int64
 	end int64
@@ -123,7 +123,7 @@ func (p *Poller) Close() { p.client.CloseIdleConnections() }
 func (p *Poller) Poll(ctx context.Context) error {
 	p.polling.Lock()
 	defer p.polling.Unlock()
-	if err := p.settle(ctx); err != nil {
+	if err := p.waitForFlush(ctx); err != nil {
 		return err
 	}
 	began := p.cfg.Now()
@@ -137,14 +137,14 @@ func (p *Poller) Poll(ctx context.Context) error {
 	var errs []error
 	lookback := plan.lookback
 	if p.Stats().Step == 0 {
-		lookback = max(lookback, probe)
+		lookback = max(lookback, probeLookback)
 	}
 	for _, q := range plan.queries {
 		p.round.asked = p.cfg.Now()
-		errs = append(errs, p.fetch(short, q, lookback, p.take))
+		errs = append(errs, p.fetch(short, q, lookback, p.takeSeries))
 	}
 	p.handOver(plan, began)
-	p.taken.forget(p.offset.server(p.cfg.Now()) - 2*lookback)
+	p.taken.pruneSeries(p.offset.serverSecond(p.cfg.Now()) - 2*lookback)
 	err := errors.Join(errs...)
 	if ctx.Err() == nil {
 		p.finishPoll(began, err)
@@ -152,8 +152,8 @@ func (p *Poller) Poll(ctx context.Context) error {
 	return err
 }
 
-// settle waits until the StatsD server has flushed, for a poll that cron began on the full second.
-func (p *Poller) settle(ctx context.Context) error {
+// waitForFlush waits until the StatsD server has flushed, for a poll that cron began on the full second.
+func (p *Poller) waitForFlush(ctx context.Context) error {
 	wait.For(ctx, p.cfg.Settle-time.Duration(p.cfg.Now().Nanosecond()))
 	return ctx.Err()
 }
@@ -176,16 +176,16 @@ func (p *Poller) handOver(plan *plan, began time.Time) {
 		p.difference = server.Sub(r.heard)
 	}
 	fresh := !p.lastOK.IsZero() && began.Sub(p.lastOK) <= maxLag*time.Second
-	p.offset.observe(now, r.newest, step, fresh)
-	counts := p.place(now.Unix() - plan.window)
+	p.offset.observeNewest(now, r.newest, step, fresh)
+	counts := p.placeCounts(now.Unix() - plan.window)
 	if len(counts) > 0 {
 		p.cfg.Handle(counts)
 	}
 }
 
-// place spreads the buckets over the seconds of their flush interval. Counts of the second after and of earlier ones
-// are left out, because no window reaches back so far.
-func (p *Poller) place(after int64) []hottype.Count {
+// placeCounts spreads the buckets over the seconds of their flush interval. Counts of the second after and of earlier
+// ones are left out, because no window reaches back so far.
+func (p *Poller) placeCounts(after int64) []hottype.Count {
 	k := int64(p.cfg.Flush / time.Second)
 	var counts []hottype.Count
 	var requests, old, moved uint64
@@ -195,7 +195,7 @@ func (p *Poller) place(after int64) []hottype.Count {
 			if n == 0 {
 				continue
 			}
-			second, ok := p.offset.place(t.end - k + i)
+			second, ok := p.offset.placeOf(t.end - k + i)
 			switch {
 			case !ok:
 				moved += uint64(n)
@@ -207,7 +207,7 @@ func (p *Poller) place(after int64) []hottype.Count {
 			}
 		}
 	}
-	p.count(func(st *Stats) {
+	p.updateStats(func(st *Stats) {
 		st.Buckets += uint64(len(p.round.taken))
 		st.Requests += requests
 		st.DroppedOld += old

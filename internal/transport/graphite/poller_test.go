@@ -18,7 +18,7 @@ import (
 
 const topic42 = "stats_counts.news.topic.hot_param.id=42"
 
-func TestWhatIsAsked(t *testing.T) {
+func TestPoller_RequestsTargetsOfRules(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		change func(*graphite.Config)
@@ -60,7 +60,7 @@ func TestWhatIsAsked(t *testing.T) {
 }
 
 // Many rules make several requests, none longer than a server takes.
-func TestManyRulesAreAskedInSeveralRequests(t *testing.T) {
+func TestPoller_SplitsManyRulesIntoSeveralRequests(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	b.WriteString("rules:\n")
@@ -85,7 +85,7 @@ func TestManyRulesAreAskedInSeveralRequests(t *testing.T) {
 	}
 }
 
-func TestEveryBucketCountsOnce(t *testing.T) {
+func TestPoller_CountsEveryBucketOnce(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	p := f.poller(nil)
@@ -111,7 +111,7 @@ func TestEveryBucketCountsOnce(t *testing.T) {
 }
 
 // A series that passes the threshold late brings its past.
-func TestAKeyThatRisesSlowlyHasItsWholeWindow(t *testing.T) {
+func TestPoller_ReadsTheWholeWindowOfASlowRise(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	p := f.poller(nil)
@@ -133,7 +133,7 @@ func TestAKeyThatRisesSlowlyHasItsWholeWindow(t *testing.T) {
 }
 
 // With a steady 200 requests a second, a window holds its full sum right after a poll, however late Graphite is.
-func TestTheWindowIsFullWhenItIsJudged(t *testing.T) {
+func TestPoller_FillsTheWindowBeforeItIsJudged(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		flush, late time.Duration // late: until a flush can be read
@@ -183,7 +183,7 @@ func TestTheWindowIsFullWhenItIsJudged(t *testing.T) {
 }
 
 // How long Graphite takes is not a difference of the clocks.
-func TestASlowAnswerIsNoOtherClock(t *testing.T) {
+func TestPoller_SlowResponseDoesNotMoveTheClock(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	f.noDate, f.off = true, time.Minute
@@ -201,7 +201,7 @@ func TestASlowAnswerIsNoOtherClock(t *testing.T) {
 
 // After a restart, buckets that are older than the longest window are left out, and a backlog does not count as the
 // present.
-func TestABacklogMakesNothingHot(t *testing.T) {
+func TestPoller_BacklogMakesNothingHot(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	p := f.poller(nil)
@@ -226,7 +226,7 @@ func TestABacklogMakesNothingHot(t *testing.T) {
 	}
 }
 
-func TestNamesAreDecoded(t *testing.T) {
+func TestPoller_DecodesNames(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	p := f.poller(func(c *graphite.Config) { c.Names.Style = canon.StyleHP1 })
@@ -267,7 +267,7 @@ func TestNamesAreDecoded(t *testing.T) {
 	}
 }
 
-func TestValuesThatNobodyCounted(t *testing.T) {
+func TestPoller_DropsImpossibleValues(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	p := f.poller(nil)
@@ -287,7 +287,7 @@ func TestValuesThatNobodyCounted(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+func TestPoller_ErrorsNameTheRemedy(t *testing.T) {
 	t.Parallel()
 	text := func(status int, kind, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -367,7 +367,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 }
 
 // Buckets that came before a response broke are counted, and not again when the response comes whole.
-func TestAPartialAnswerCountsWhatCame(t *testing.T) {
+func TestPoller_CountsBucketsOfAPartialResponseOnce(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	p := f.poller(nil)
@@ -391,7 +391,7 @@ func TestAPartialAnswerCountsWhatCame(t *testing.T) {
 	}
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestPoller_BoundsSeries(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	p := f.poller(func(c *graphite.Config) { c.MaxSeries = 10 })
@@ -413,7 +413,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestCarbonThatKeepsTooFewIsToldOf(t *testing.T) {
+func TestPoller_WarnsOfLongSteps(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	f.step = 60
@@ -430,7 +430,7 @@ func TestCarbonThatKeepsTooFewIsToldOf(t *testing.T) {
 	}
 }
 
-func TestWhoAsks(t *testing.T) {
+func TestPoller_SendsCredentialsAndHeaders(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	p := f.poller(func(c *graphite.Config) {
@@ -449,7 +449,7 @@ func TestWhoAsks(t *testing.T) {
 	}
 }
 
-func TestAPollThatIsEndedIsNoOutage(t *testing.T) {
+func TestPoller_CanceledPollIsNoOutage(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	p := f.poller(func(c *graphite.Config) { c.Settle = 900 * time.Millisecond })
@@ -460,7 +460,7 @@ func TestAPollThatIsEndedIsNoOutage(t *testing.T) {
 	}
 }
 
-func TestConfigIsChecked(t *testing.T) {
+func TestConfig_RefusesBadSettings(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		change func(*graphite.Config)
@@ -494,7 +494,7 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 // A share is a share of all requests, so no request may be left out.
-func TestRulesThatNeedEverythingAskForIt(t *testing.T) {
+func TestPoller_RequestsAllSeriesForSharesAndSurges(t *testing.T) {
 	t.Parallel()
 	for _, hot := range []string{"share: 0.2, min_rate: 10", "surge: 5, min_rate: 10",
 		"rate: 100, share: 0.2, min_rate: 10"} {
@@ -509,7 +509,7 @@ func TestRulesThatNeedEverythingAskForIt(t *testing.T) {
 	}
 }
 
-func TestNewRulesAreAskedNext(t *testing.T) {
+func TestPoller_RequestsNewRulesNext(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	p := f.poller(nil)
@@ -522,7 +522,7 @@ func TestNewRulesAreAskedNext(t *testing.T) {
 }
 
 // A Graphite that answers without data is not a quiet site, if heartbeats of senders came before.
-func TestHeartbeatsThatEnd(t *testing.T) {
+func TestPoller_LastHeardReportsEndedHeartbeats(t *testing.T) {
 	t.Parallel()
 	for _, series := range []string{"stats.sets.news.alive.count", "stats.gauges.news.alive"} {
 		f := newFake(t)

@@ -35,7 +35,7 @@ func readSeries(r io.Reader, each func(*series)) error {
 	dec := json.NewDecoder(r)
 	open, err := dec.Token()
 	if err != nil {
-		return fault(err)
+		return describeFault(err)
 	}
 	if open != json.Delim('[') {
 		return fmt.Errorf("the answer is no list of series, it begins with %.20v", open)
@@ -43,15 +43,15 @@ func readSeries(r io.Reader, each func(*series)) error {
 	for dec.More() {
 		var s series
 		if err := dec.Decode(&s); err != nil {
-			return fault(err)
+			return describeFault(err)
 		}
 		each(&s)
 	}
 	_, err = dec.Token()
-	return fault(err)
+	return describeFault(err)
 }
 
-func fault(err error) error {
+func describeFault(err error) error {
 	_, tooBig := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case err == nil:
@@ -64,10 +64,10 @@ func fault(err error) error {
 	return fmt.Errorf("the answer is no JSON of the render API: %w", err)
 }
 
-// buckets returns the points of a series that have a value, in the order of time. step is the distance between points,
-// or 0 for a single one. last is the time of the last point, with or without a value. bad is the number of points with
-// an impossible value or time.
-func (s *series) buckets(dst []bucket) (_ []bucket, step, last int64, bad int) {
+// parseBuckets returns the points of a series that have a value, in the order of time. step is the distance between
+// points, or 0 for a single one. last is the time of the last point, with or without a value. bad is the number of
+// points with an impossible value or time.
+func (s *series) parseBuckets(dst []bucket) (_ []bucket, step, last int64, bad int) {
 	times := make([]int64, 0, len(s.Datapoints))
 	for _, p := range s.Datapoints {
 		at, err := strconv.ParseInt(string(p[1]), 10, 64)
@@ -153,7 +153,7 @@ func newPlan(cfg Config, set *rules.Set) *plan {
 		}
 	}
 	if query != "" {
-		for _, t := range cfg.heartbeats() {
+		for _, t := range cfg.heartbeatSeries() {
 			add(t)
 		}
 		p.queries = append(p.queries, query)
@@ -163,16 +163,16 @@ func newPlan(cfg Config, set *rules.Set) *plan {
 	return p
 }
 
-// heartbeats returns the series that a StatsD server makes of our senders' heartbeats: a set for senders with an id,
-// and a gauge for senders without one.
-func (c Config) heartbeats() [2]string {
+// heartbeatSeries returns the series that a StatsD server makes of our senders' heartbeats: a set for senders with an
+// id, and a gauge for senders without one.
+func (c Config) heartbeatSeries() [2]string {
 	name := string(c.Names.AppendAlive(nil))
 	return [2]string{"stats.sets." + name + ".count", "stats.gauges." + name}
 }
 
 // targetsOf returns the targets for the keys of one rule.
 func (c Config) targetsOf(r *rules.Rule) []string {
-	threshold := strconv.FormatFloat(c.threshold(r), 'f', -1, 64)
+	threshold := strconv.FormatFloat(c.thresholdOf(r), 'f', -1, 64)
 	if targets, ok := c.Targets[r.Name]; ok {
 		out := make([]string, len(targets))
 		for i, t := range targets {
@@ -199,10 +199,10 @@ func (c Config) pathOf(r *rules.Rule) string {
 	return path
 }
 
-// threshold returns the value that some bucket of a key has to exceed before the rule can judge the key hot, or still
+// thresholdOf returns the value that some bucket of a key has to exceed before the rule can judge the key hot, or still
 // hot. It is a little below the release threshold, because maximumAbove leaves out values that only equal it. A share
 // relates to all requests, and a surge to the past of the key, so that such rules need every series that is not idle.
-func (c Config) threshold(r *rules.Rule) float64 {
+func (c Config) thresholdOf(r *rules.Rule) float64 {
 	if r.Hot.Share > 0 || r.Hot.Surge > 0 {
 		return 0
 	}

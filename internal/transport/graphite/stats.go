@@ -45,7 +45,7 @@ func (p *Poller) LastHeard() (last time.Time, promised bool, err string) {
 	return st.LastHeartbeat, true, st.Err
 }
 
-func (p *Poller) count(add func(*Stats)) {
+func (p *Poller) updateStats(add func(*Stats)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	add(&p.stats)
@@ -56,7 +56,7 @@ func (p *Poller) finishPoll(began time.Time, err error) {
 	now := p.cfg.Now()
 	newBeats := p.round.beat > p.beat
 	p.beat = max(p.beat, p.round.beat)
-	p.count(func(st *Stats) {
+	p.updateStats(func(st *Stats) {
 		st.Polls++
 		if newBeats {
 			st.LastHeartbeat = now
@@ -87,7 +87,7 @@ func (p *Poller) finishPoll(began time.Time, err error) {
 
 // warnStep logs once that carbon keeps only one of several flushes.
 func (p *Poller) warnStep(step int64) {
-	p.count(func(st *Stats) { st.Step = time.Duration(step) * time.Second })
+	p.updateStats(func(st *Stats) { st.Step = time.Duration(step) * time.Second })
 	if step <= int64(p.cfg.Flush/time.Second) || step == p.shownStep {
 		return
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-func (p *Poller) take(s *series) {
+func (p *Poller) takeSeries(s *series) {
 	r := &p.round
-	points, step, last, bad := s.buckets(r.scratch[:0])
+	points, step, last, bad := s.parseBuckets(r.scratch[:0])
 	r.scratch = points
-	if beats := p.cfg.heartbeats(); slices.Contains(beats[:], s.Target) {
+	if beats := p.cfg.heartbeatSeries(); slices.Contains(beats[:], s.Target) {
 		for _, b := range points {
 			if b.value > 0 {
 				r.beat = max(r.beat, b.at)
@@ -23,7 +23,7 @@ func (p *Poller) take(s *series) {
 		}
 		return
 	}
-	p.count(func(st *Stats) { st.Series++; st.DroppedValue += uint64(bad) })
+	p.updateStats(func(st *Stats) { st.Series++; st.DroppedValue += uint64(bad) })
 	if len(points) == 0 {
 		return
 	}
@@ -40,8 +40,8 @@ func (p *Poller) take(s *series) {
 	}
 	r.newest = max(r.newest, points[len(points)-1].at-1)
 	for _, b := range points {
-		if n := p.requests(b.value); a.take(b.at, step) && n > 0 {
-			r.taken = append(r.taken, taken{a.key, n, b.at})
+		if n := p.requestsOf(b.value); a.addIfNew(b.at, step) && n > 0 {
+			r.taken = append(r.taken, takenBucket{a.key, n, b.at})
 		}
 	}
 }
@@ -55,19 +55,19 @@ func (p *Poller) seriesFor(target string) *seriesBuckets {
 	key, err := p.parse(target)
 	switch {
 	case errors.Is(err, canon.ErrForeign):
-		p.count(func(st *Stats) { st.DroppedForeign++ })
+		p.updateStats(func(st *Stats) { st.DroppedForeign++ })
 		return nil
 	case err != nil:
-		p.count(func(st *Stats) { st.DroppedName++ })
+		p.updateStats(func(st *Stats) { st.DroppedName++ })
 		return nil
 	case len(p.taken.series) >= p.taken.most:
-		p.count(func(st *Stats) { st.DroppedFull++ })
+		p.updateStats(func(st *Stats) { st.DroppedFull++ })
 		return nil
 	}
-	return p.taken.learn(target, key)
+	return p.taken.addSeries(target, key)
 }
 
-func (p *Poller) requests(v float64) int64 {
+func (p *Poller) requestsOf(v float64) int64 {
 	if p.cfg.Suffix == "rate" {
 		v *= p.cfg.Flush.Seconds()
 	}
@@ -122,44 +122,44 @@ func newTakenBuckets(most int) *takenBuckets {
 	return &takenBuckets{most: most, series: make(map[string]*seriesBuckets)}
 }
 
-// learn adds a series. The table must not be full.
-func (l *takenBuckets) learn(name string, key hottype.Key) *seriesBuckets {
+// addSeries adds a series. The table must not be full.
+func (t *takenBuckets) addSeries(name string, key hottype.Key) *seriesBuckets {
 	a := &seriesBuckets{key: key}
-	l.series[name] = a
+	t.series[name] = a
 	return a
 }
 
-// take records a bucket and reports whether it is new.
-func (a *seriesBuckets) take(at, step int64) bool {
-	if a.step != step { // a new record, or another schema of carbon
-		if a.step != 0 && at <= a.at {
+// addIfNew records a bucket and reports whether it is new.
+func (b *seriesBuckets) addIfNew(at, step int64) bool {
+	if b.step != step { // a new record, or another schema of carbon
+		if b.step != 0 && at <= b.at {
 			return false
 		}
-		a.step, a.newest, a.before, a.at = step, at/step, 0, at
+		b.step, b.newest, b.before, b.at = step, at/step, 0, at
 		return true
 	}
 	n := at / step
-	back := a.newest - n
+	back := b.newest - n
 	switch {
 	case back < 0:
-		a.before = (a.before<<1 | 1) << uint64(-back-1)
-		a.newest, a.at = n, at
+		b.before = (b.before<<1 | 1) << uint64(-back-1)
+		b.newest, b.at = n, at
 		return true
 	case back == 0 || back > 64:
 		return false
 	}
 	bit := uint64(1) << (back - 1)
-	isNew := a.before&bit == 0
-	a.before |= bit
+	isNew := b.before&bit == 0
+	b.before |= bit
 	return isNew
 }
 
-// forget removes the series that had no new bucket since before. That time must precede all buckets that a response can
-// still contain, because they would be counted twice.
-func (l *takenBuckets) forget(before int64) {
-	for name, a := range l.series {
+// pruneSeries removes the series that had no new bucket since before. That time must precede all buckets that a
+// response can still contain, because they would be counted twice.
+func (t *takenBuckets) pruneSeries(before int64) {
+	for name, a := range t.series {
 		if a.at < before {
-			delete(l.series, name)
+			delete(t.series, name)
 		}
 	}
 }

@@ -12,16 +12,16 @@ import (
 )
 
 // In any sequence of responses a bucket is new at most once, and always if it is not far behind the newest.
-func TestTakenBucketsAgainstASet(t *testing.T) {
+func TestSeriesBuckets_AgreeWithASet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		step := rapid.SampledFrom([]int64{1, 10, 60}).Draw(t, "step")
-		a := newTakenBuckets(1).learn("x", "topic")
+		a := newTakenBuckets(1).addSeries("x", "topic")
 		taken := map[int64]bool{}
 		newest := int64(0)
 		for range rapid.IntRange(1, 200).Draw(t, "answers") {
 			n := rapid.Int64Range(1000, 1300).Draw(t, "bucket")
-			got := a.take(n*step, step)
+			got := a.addIfNew(n*step, step)
 			if got && taken[n] {
 				t.Fatalf("bucket %d is new twice", n)
 			}
@@ -34,9 +34,9 @@ func TestTakenBucketsAgainstASet(t *testing.T) {
 	})
 }
 
-func TestLedgerWhenTheSchemaChanges(t *testing.T) {
+func TestSeriesBuckets_CountNoBucketTwiceAfterASchemaChange(t *testing.T) {
 	t.Parallel()
-	a := newTakenBuckets(1).learn("x", "topic")
+	a := newTakenBuckets(1).addSeries("x", "topic")
 	for _, tt := range []struct {
 		at, step int64
 		want     bool
@@ -44,21 +44,21 @@ func TestLedgerWhenTheSchemaChanges(t *testing.T) {
 		{600, 60, true}, {600, 60, false}, {590, 10, false}, {600, 10, false}, {610, 10, true}, {610, 10, false},
 		{600, 60, false}, {660, 60, true},
 	} {
-		if got := a.take(tt.at, tt.step); got != tt.want {
+		if got := a.addIfNew(tt.at, tt.step); got != tt.want {
 			t.Errorf("take(%d, %d) = %v", tt.at, tt.step, got)
 		}
 	}
 }
 
-func TestLedgerForgets(t *testing.T) {
+func TestTakenBuckets_PruneOldSeries(t *testing.T) {
 	t.Parallel()
 	l := newTakenBuckets(2)
-	l.learn("old", "a").take(100, 1)
-	l.learn("new", "b").take(200, 1)
+	l.addSeries("old", "a").addIfNew(100, 1)
+	l.addSeries("new", "b").addIfNew(200, 1)
 	if len(l.series) < l.most {
 		t.Error("two of two, and not full")
 	}
-	l.forget(200)
+	l.pruneSeries(200)
 	if l.series["old"] != nil || l.series["new"] == nil || len(l.series) >= l.most {
 		t.Errorf("left: %v", l.series)
 	}
@@ -66,7 +66,7 @@ func TestLedgerForgets(t *testing.T) {
 
 // The seconds of one series never share a second of ours, however the lag changes, and they never exceed the future
 // that a window accepts.
-func TestPaceNeverCountsTwoSecondsInOne(t *testing.T) {
+func TestClockOffset_NeverPlacesTwoSecondsInOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var p clockOffset
@@ -82,9 +82,9 @@ func TestPaceNeverCountsTwoSecondsInOne(t *testing.T) {
 			if newest = max(newest, now+off-lag); newest == from {
 				continue
 			}
-			p.observe(local, newest, 1, true)
+			p.observeNewest(local, newest, 1, true)
 			for s := from + 1; s <= newest; s++ {
-				second, ok := p.place(s)
+				second, ok := p.placeOf(s)
 				if !ok {
 					continue
 				}
@@ -92,7 +92,7 @@ func TestPaceNeverCountsTwoSecondsInOne(t *testing.T) {
 					t.Fatalf("seconds %d and %d are both counted in %d: %+v", other, s, second, p)
 				}
 				used[second] = s
-				if second > now+ahead {
+				if second > now+maxAhead {
 					t.Fatalf("at %d second %d is counted in %d: %+v", now, s, second, p)
 				}
 			}
@@ -100,7 +100,7 @@ func TestPaceNeverCountsTwoSecondsInOne(t *testing.T) {
 	})
 }
 
-func TestClockOffsetSequence(t *testing.T) {
+func TestClockOffset_AdjustsDelayToTheLag(t *testing.T) {
 	t.Parallel()
 	var p clockOffset
 	for _, tt := range []struct {
@@ -127,14 +127,14 @@ func TestClockOffsetSequence(t *testing.T) {
 		{241, 242, true, 0},
 		{242, 299, true, 0}, // a clock that is wrong
 	} {
-		p.observe(time.Unix(tt.now, 0), tt.newest, 1, tt.fresh)
+		p.observeNewest(time.Unix(tt.now, 0), tt.newest, 1, tt.fresh)
 		if p.delay != tt.delay {
 			t.Errorf("at %d, newest %d: delay %d, want %d", tt.now, tt.newest, p.delay, tt.delay)
 		}
 	}
 }
 
-func TestSpreadLosesNothing(t *testing.T) {
+func TestEvenShare_LosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n, k := rapid.Int64Range(0, maxValue).Draw(t, "n"), rapid.Int64Range(1, 300).Draw(t, "k")
@@ -159,7 +159,7 @@ func FuzzReadSeries(f *testing.F) {
 	f.Add(`[[[[`)
 	f.Fuzz(func(t *testing.T, text string) {
 		_ = readSeries(http.MaxBytesReader(nil, io.NopCloser(strings.NewReader(text)), 1<<16), func(s *series) {
-			list, step, last, _ := s.buckets(nil)
+			list, step, last, _ := s.parseBuckets(nil)
 			for i, b := range list {
 				if b.at > last || b.value < 0 || b.value > maxValue || i > 0 && list[i-1].at > b.at {
 					t.Fatalf("%v of %q", list, text)
@@ -172,7 +172,7 @@ func FuzzReadSeries(f *testing.F) {
 	})
 }
 
-func TestABodyThatIsTooLong(t *testing.T) {
+func TestReadSeries_RefusesALongBody(t *testing.T) {
 	t.Parallel()
 	body := io.NopCloser(strings.NewReader(fmt.Sprintf("[%0100d]", 0)))
 	err := readSeries(http.MaxBytesReader(nil, body, 50), func(*series) {})

@@ -60,7 +60,7 @@ type clusterClient struct {
 	outage         atomic.Pointer[error] // nil if there is no outage
 }
 
-func newLink(cfg Config, what string) *clusterClient {
+func newClusterClient(cfg Config, what string) *clusterClient {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = 200*time.Millisecond, 3*time.Second
 	return &clusterClient{cfg: cfg, what: what, backoff: b}
@@ -68,41 +68,41 @@ func newLink(cfg Config, what string) *clusterClient {
 
 // connect returns a client that knows its topic. It tries until ctx ends; the end of hard closes the client's
 // connections.
-func (l *clusterClient) connect(ctx, hard context.Context) (sarama.Client, error) {
+func (c *clusterClient) connect(ctx, hard context.Context) (sarama.Client, error) {
 	for {
-		client, err := l.try(hard, l.adjust)
+		client, err := c.openClient(hard, c.adjust)
 		if err == nil {
 			return client, nil
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		l.failed(err)
-		if !l.pause(ctx) {
+		c.recordOutage(err)
+		if !c.waitForRetry(ctx) {
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// pause waits before the next attempt and reports false if ctx ended.
-func (l *clusterClient) pause(ctx context.Context) bool {
-	return wait.For(ctx, l.backoff.NextBackOff())
+// waitForRetry waits before the next attempt and reports false if ctx ended.
+func (c *clusterClient) waitForRetry(ctx context.Context) bool {
+	return wait.For(ctx, c.backoff.NextBackOff())
 }
 
-// try opens a client, in one attempt.
-func (l *clusterClient) try(hard context.Context, adjust func(*sarama.Config)) (sarama.Client, error) {
-	cfg, err := l.cfg.sarama()
+// openClient opens a client, in one attempt.
+func (c *clusterClient) openClient(hard context.Context, adjust func(*sarama.Config)) (sarama.Client, error) {
+	cfg, err := c.cfg.saramaConfig()
 	if err != nil {
 		return nil, err
 	}
 	if adjust != nil {
 		adjust(cfg)
 	}
-	client, err := l.cfg.Open.Client(hard, l.cfg.Brokers, cfg)
+	client, err := c.cfg.Open.Client(hard, c.cfg.Brokers, cfg)
 	if err != nil {
-		return nil, l.explain(err)
+		return nil, c.describeError(err)
 	}
-	if err := l.findTopic(client); err != nil {
+	if err := c.findTopic(client); err != nil {
 		_ = client.Close()
 		return nil, err
 	}
@@ -110,67 +110,67 @@ func (l *clusterClient) try(hard context.Context, adjust func(*sarama.Config)) (
 }
 
 // findTopic ensures that the topic exists, and records the number of its partitions.
-func (l *clusterClient) findTopic(client sarama.Client) error {
-	partitions, err := client.Partitions(l.cfg.Topic)
+func (c *clusterClient) findTopic(client sarama.Client) error {
+	partitions, err := client.Partitions(c.cfg.Topic)
 	if err == nil {
-		l.partitions(len(partitions))
+		c.recordPartitions(len(partitions))
 		return nil
 	}
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-		return l.explain(err)
+		return c.describeError(err)
 	}
-	wanted := cmp.Or(l.cfg.Partitions, defaultPartitions)
-	if !l.cfg.CreateTopic {
+	wanted := cmp.Or(c.cfg.Partitions, defaultPartitions)
+	if !c.cfg.CreateTopic {
 		return fmt.Errorf("kafka: topic %q does not exist on %v: create it "+
 			"(kafka-topics.sh --create --topic %s --partitions %d), or let this program create topics",
-			l.cfg.Topic, l.cfg.Brokers, l.cfg.Topic, wanted)
+			c.cfg.Topic, c.cfg.Brokers, c.cfg.Topic, wanted)
 	}
-	if err := l.createTopic(client, wanted); err != nil {
-		return fmt.Errorf("kafka: cannot create topic %q with %d partitions: %w", l.cfg.Topic, wanted, err)
+	if err := c.createTopic(client, wanted); err != nil {
+		return fmt.Errorf("kafka: cannot create topic %q with %d partitions: %w", c.cfg.Topic, wanted, err)
 	}
-	return l.explain(client.RefreshMetadata(l.cfg.Topic))
+	return c.describeError(client.RefreshMetadata(c.cfg.Topic))
 }
 
-// partitions records the number n of the topic's partitions, and logs it if it differs from the configured or the
+// recordPartitions records the number n of the topic's partitions, and logs it if it differs from the configured or the
 // previous number.
-func (l *clusterClient) partitions(n int) {
-	before := l.partitionCount.Swap(int64(n))
-	switch wanted := int(l.cfg.Partitions); {
+func (c *clusterClient) recordPartitions(n int) {
+	before := c.partitionCount.Swap(int64(n))
+	switch wanted := int(c.cfg.Partitions); {
 	case before == int64(n):
 	case before != 0:
-		l.cfg.Log.Warn("kafka: the topic has another number of partitions now: keys move between them, "+
+		c.cfg.Log.Warn("kafka: the topic has another number of partitions now: keys move between them, "+
 			"and those that do are judged in two halves for one window",
-			"topic", l.cfg.Topic, "before", before, "partitions", n)
+			"topic", c.cfg.Topic, "before", before, "partitions", n)
 	case wanted != 0 && wanted != n:
-		l.cfg.Log.Warn("kafka: the topic does not have as many partitions as configured; what it has is used. "+
-			"Configure that number, or none, or add partitions (kafka-topics.sh --alter --topic "+l.cfg.Topic+
+		c.cfg.Log.Warn("kafka: the topic does not have as many partitions as configured; what it has is used. "+
+			"Configure that number, or none, or add partitions (kafka-topics.sh --alter --topic "+c.cfg.Topic+
 			" --partitions N)",
-			"topic", l.cfg.Topic, "configured", wanted, "partitions", n)
+			"topic", c.cfg.Topic, "configured", wanted, "partitions", n)
 	}
 }
 
-// explain adds to an error of the client the brokers, the topic and a hint.
-func (l *clusterClient) explain(err error) error {
+// describeError adds to an error of the client the brokers, the topic and a hint.
+func (c *clusterClient) describeError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, sarama.ErrOutOfBrokers) && l.cfg.Login.Username != "" && hint(err) == "":
+	case errors.Is(err, sarama.ErrOutOfBrokers) && c.cfg.Login.Username != "" && remedyOf(err) == "":
 		return fmt.Errorf("kafka: cannot reach brokers %v with a login by %s, which this listener may not offer: %w",
-			l.cfg.Brokers, cmp.Or(l.cfg.Login.Mechanism, Plain), err)
+			c.cfg.Brokers, cmp.Or(c.cfg.Login.Mechanism, Plain), err)
 	case errors.Is(err, sarama.ErrOutOfBrokers):
-		return fmt.Errorf("kafka: cannot reach brokers %v: %w%s", l.cfg.Brokers, err, hint(err))
+		return fmt.Errorf("kafka: cannot reach brokers %v: %w%s", c.cfg.Brokers, err, remedyOf(err))
 	}
-	return fmt.Errorf("kafka: topic %q on brokers %v: %w%s", l.cfg.Topic, l.cfg.Brokers, err, hint(err))
+	return fmt.Errorf("kafka: topic %q on brokers %v: %w%s", c.cfg.Topic, c.cfg.Brokers, err, remedyOf(err))
 }
 
 // createTopic creates the topic. It is not an error if another process was faster.
-func (l *clusterClient) createTopic(client sarama.Client, partitions int32) error {
+func (c *clusterClient) createTopic(client sarama.Client, partitions int32) error {
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
 		return err
 	}
 	// The admin is not closed, because that would also close the client.
-	err = admin.CreateTopic(l.cfg.Topic, &sarama.TopicDetail{
+	err = admin.CreateTopic(c.cfg.Topic, &sarama.TopicDetail{
 		NumPartitions:     partitions,
 		ReplicationFactor: -1, // default of the cluster
 	}, false)
@@ -178,31 +178,31 @@ func (l *clusterClient) createTopic(client sarama.Client, partitions int32) erro
 		return nil
 	}
 	if err == nil {
-		l.cfg.Log.Info("kafka: topic created", "topic", l.cfg.Topic, "partitions", partitions)
+		c.cfg.Log.Info("kafka: topic created", "topic", c.cfg.Topic, "partitions", partitions)
 	}
 	return err
 }
 
-func (l *clusterClient) failed(err error) {
-	if l.down {
+func (c *clusterClient) recordOutage(err error) {
+	if c.down {
 		return
 	}
-	l.down = true
-	l.outage.Store(&err)
-	l.cfg.Log.Error(err.Error()+"; "+l.what+" until it answers", slog.String("topic", l.cfg.Topic))
+	c.down = true
+	c.outage.Store(&err)
+	c.cfg.Log.Error(err.Error()+"; "+c.what+" until it answers", slog.String("topic", c.cfg.Topic))
 }
 
-func (l *clusterClient) recovered() {
-	l.backoff.Reset()
-	if l.down {
-		l.down = false
-		l.outage.Store(nil)
-		l.cfg.Log.Info("kafka: the brokers answer again", "topic", l.cfg.Topic)
+func (c *clusterClient) recordRecovery() {
+	c.backoff.Reset()
+	if c.down {
+		c.down = false
+		c.outage.Store(nil)
+		c.cfg.Log.Info("kafka: the brokers answer again", "topic", c.cfg.Topic)
 	}
 }
 
-// grace returns a context that ends d after ctx. The caller cancels it when it is no longer needed.
-func grace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// graceContext returns a context that ends d after ctx. The caller cancels it when it is no longer needed.
+func graceContext(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
 	return hard, func() { stop(); cancel() }

@@ -97,16 +97,16 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.Login.check(); err != nil {
 		return c, err
 	}
-	if _, err := c.TLS.config(); err != nil {
+	if _, err := c.TLS.clientConfig(); err != nil {
 		return c, err
 	}
 	c.Log, c.Open = cmp.Or(c.Log, slog.Default()), cmp.Or(c.Open, openBrokers)
 	return c, nil
 }
 
-// sarama returns the settings of the Kafka client. All waits are short, because counts are worth little after some
-// seconds, and a Send or a shutdown must not hang on a broker that does not answer.
-func (c Config) sarama() (*sarama.Config, error) {
+// saramaConfig returns the settings of the Kafka client. All waits are short, because counts are worth little after
+// some seconds, and a Send or a shutdown must not hang on a broker that does not answer.
+func (c Config) saramaConfig() (*sarama.Config, error) {
 	boundBatches()
 	s := sarama.NewConfig()
 	s.ClientID = clientID(c.Namespace)
@@ -116,7 +116,7 @@ func (c Config) sarama() (*sarama.Config, error) {
 	s.Net.MaxOpenRequests = 1 // keeps the records of a partition in order
 	c.Login.apply(s, c.Log)
 	// The files are read at every connection, because certificates are renewed while the process runs.
-	tls, err := c.TLS.config()
+	tls, err := c.TLS.clientConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -125,12 +125,12 @@ func (c Config) sarama() (*sarama.Config, error) {
 	s.Metadata.AllowAutoTopicCreation = false // it would create a topic by accident, with one partition
 	s.Metadata.Retry.Max = 1
 	s.Metadata.RefreshFrequency = 10 * time.Second // partitions may be added
-	produces(s)
-	consumes(s)
+	configureProducer(s)
+	configureConsumer(s)
 	return s, nil
 }
 
-func produces(s *sarama.Config) {
+func configureProducer(s *sarama.Config) {
 	s.Producer.Partitioner = sarama.NewManualPartitioner
 	s.Producer.Compression = sarama.CompressionZSTD
 	s.Producer.RequiredAcks = sarama.WaitForAll // so that confirmed records survive a change of leader
@@ -141,8 +141,8 @@ func produces(s *sarama.Config) {
 	s.Producer.Retry.MaxBufferBytes = 32 << 20
 }
 
-// consumes bounds the records that wait to be read: a few in a channel, and their response, per partition.
-func consumes(s *sarama.Config) {
+// configureConsumer bounds the records that wait to be read: a few in a channel, and their response, per partition.
+func configureConsumer(s *sarama.Config) {
 	s.ChannelBufferSize = 16
 	s.Consumer.Fetch.Max = 8 << 20
 	s.Consumer.Return.Errors = true

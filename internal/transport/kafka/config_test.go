@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
-func TestBadConfigurations(t *testing.T) {
+func TestConfig_RefusesBadSettings(t *testing.T) {
 	t.Parallel()
 	good := kafka.Config{Brokers: []string{"127.0.0.1:9092"}, Topic: "counts", Group: "judges"}
 	for name, change := range map[string]func(*kafka.Config){

@@ -51,17 +51,17 @@ type ConsumerConfig struct {
 // goroutine.
 type Consumer struct {
 	cfg     ConsumerConfig
-	link    *clusterClient
+	cluster *clusterClient
 	backlog atomic.Int64 // nanoseconds
 
 	records, reread, skipped, jumps, counts, requests atomic.Uint64
 	malformed, foreign, duplicates, misplaced, errors atomic.Uint64
 	oversized                                         atomic.Uint64
 
-	heard    atomic.Int64              // time of our last record in unix ns, or 0 before the first
-	promised atomic.Bool               // a record came from a producer that sends heartbeats
-	session  atomic.Bool               // this member is in the group
-	erred    atomic.Pointer[readError] // the last error after which the client continued
+	heard     atomic.Int64              // time of our last record in unix ns, or 0 before the first
+	promised  atomic.Bool               // a record came from a producer that sends heartbeats
+	session   atomic.Bool               // this member is in the group
+	lastError atomic.Pointer[readError] // the last error after which the client continued
 	// strangers holds the client ids of members of the group that are not aggregators of the namespace, or nil if they
 	// are not known.
 	strangers atomic.Pointer[[]string]
@@ -99,8 +99,9 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	if cfg.SessionTimeout < time.Second {
 		return nil, fmt.Errorf("kafka: session timeout %v is below 1s", cfg.SessionTimeout)
 	}
-	c := &Consumer{cfg: cfg, link: newLink(cfg.Config, "no counts are read"), reading: map[int32]*progress{}}
-	c.link.adjust = c.adjust
+	c := &Consumer{cfg: cfg, cluster: newClusterClient(cfg.Config, "no counts are read"),
+		reading: map[int32]*progress{}}
+	c.cluster.adjust = c.adjustSettings
 	c.SetBacklog(cfg.Backlog)
 	return c, nil
 }
@@ -110,8 +111,8 @@ func (c *Consumer) SetBacklog(d time.Duration) {
 	c.backlog.Store(int64(cmp.Or(max(d, 0), 10*time.Second)))
 }
 
-// since returns the time at which reading starts.
-func (c *Consumer) since() time.Time { return c.cfg.Now().Add(-time.Duration(c.backlog.Load())) }
+// backlogStart returns the time at which reading starts.
+func (c *Consumer) backlogStart() time.Time { return c.cfg.Now().Add(-time.Duration(c.backlog.Load())) }
 
 // maxLag returns the maximum lag. It is greater than the lag with which reading starts, because otherwise jumping would
 // not end.
@@ -119,7 +120,7 @@ func (c *Consumer) maxLag() time.Duration {
 	return max(c.cfg.MaxLag, 2*time.Duration(c.backlog.Load()))
 }
 
-func (c *Consumer) adjust(s *sarama.Config) {
+func (c *Consumer) adjustSettings(s *sarama.Config) {
 	s.Consumer.Group.InstanceId = c.cfg.Instance
 	s.Consumer.Group.Session.Timeout = c.cfg.SessionTimeout
 	s.Consumer.Group.Rebalance.Timeout = c.cfg.SessionTimeout
@@ -132,10 +133,10 @@ const leaveWithin = 2 * time.Second
 
 // Run reads until ctx ends, commits, leaves the group and returns nil. It tries again while there is no broker.
 func (c *Consumer) Run(ctx context.Context) error {
-	hard, cancel := grace(ctx, leaveWithin)
+	hard, cancel := graceContext(ctx, leaveWithin)
 	defer cancel()
 	for {
-		client, err := c.link.connect(ctx, hard)
+		client, err := c.cluster.connect(ctx, hard)
 		if err != nil {
 			return nil // ctx ended
 		}
@@ -143,8 +144,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		c.link.failed(fmt.Errorf("kafka: consumer group %q: %w%s", c.cfg.Group, err, hint(err)))
-		if !c.link.pause(ctx) {
+		c.cluster.recordOutage(fmt.Errorf("kafka: consumer group %q: %w%s", c.cfg.Group, err, remedyOf(err)))
+		if !c.cluster.waitForRetry(ctx) {
 			return nil
 		}
 	}
@@ -158,7 +159,7 @@ func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) erro
 	ctx, reopen := context.WithCancelCause(ctx)
 	defer reopen(nil)
 	defer client.Close()
-	data, err := c.link.try(hard, nil)
+	data, err := c.cluster.openClient(hard, nil)
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) erro
 	go func() { // otherwise the client would stop at its hundredth error
 		defer close(drained)
 		for err := range group.Errors() {
-			c.failed(err)
+			c.recordError(err)
 		}
 	}()
 	defer func() {
@@ -188,7 +189,7 @@ func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) erro
 	watching.Go(func() { c.watchMembers(watched, data) })
 	defer watching.Wait()
 	defer unwatch()
-	return c.sessions(ctx, group, &member{c: c, group: group, client: data, consumer: consumer, checkLogin: func() {
+	return c.runSessions(ctx, group, &member{c: c, group: group, client: data, consumer: consumer, checkLogin: func() {
 		if c.cfg.Login.isStale(client) || c.cfg.Login.isStale(data) {
 			reopen(errPasswordReplaced)
 		}
@@ -201,9 +202,9 @@ var errPasswordReplaced = errors.New("the password was replaced: connecting agai
 // giveUpAfter is the length of an outage after which all connections are opened again.
 const giveUpAfter = time.Minute
 
-// sessions runs one session of the group after the other, through outages as the same member, because a new member
+// runSessions runs one session of the group after the other, through outages as the same member, because a new member
 // would have to wait until the group gives up the old one.
-func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *member) error {
+func (c *Consumer) runSessions(ctx context.Context, group sarama.ConsumerGroup, m *member) error {
 	since := time.Now()
 	for ctx.Err() == nil {
 		err := group.Consume(ctx, []string{c.cfg.Topic}, m)
@@ -216,19 +217,19 @@ func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *
 		if time.Since(since) > giveUpAfter {
 			return err
 		}
-		c.link.failed(fmt.Errorf("kafka: consumer group %q: %w%s", c.cfg.Group, err, hint(err)))
+		c.cluster.recordOutage(fmt.Errorf("kafka: consumer group %q: %w%s", c.cfg.Group, err, remedyOf(err)))
 		m.checkLogin()
-		c.link.pause(ctx)
+		c.cluster.waitForRetry(ctx)
 	}
 	return context.Cause(ctx)
 }
 
-// failed counts and logs an error after which the client continues.
-func (c *Consumer) failed(err error) {
+// recordError counts and logs an error after which the client continues.
+func (c *Consumer) recordError(err error) {
 	c.errors.Add(1)
-	c.erred.Store(&readError{err, c.cfg.Now()})
+	c.lastError.Store(&readError{err, c.cfg.Now()})
 	c.cfg.Log.Warn("kafka: the consumer has trouble and tries again", "topic", c.cfg.Topic, "group", c.cfg.Group,
-		"err", err.Error()+hint(err))
+		"err", err.Error()+remedyOf(err))
 }
 
 type readError struct {
@@ -257,9 +258,9 @@ func (c *Consumer) LastReceived() (last time.Time, promised bool, err error) {
 		last, err = c.longestSilence(last, now)
 	}
 	c.mu.Unlock()
-	if outage := c.link.outage.Load(); outage != nil {
+	if outage := c.cluster.outage.Load(); outage != nil {
 		err = *outage
-	} else if m := c.erred.Load(); m != nil && !m.at.Before(last) && now.Sub(m.at) < readErrorFor {
+	} else if m := c.lastError.Load(); m != nil && !m.at.Before(last) && now.Sub(m.at) < readErrorFor {
 		err = m.err
 	}
 	if idle && err == nil {

@@ -39,44 +39,44 @@ func newDuplicates(most int) *duplicates {
 	return &duplicates{most: max(most/2, 1), young: map[origin]*sequenceBits{}, old: map[origin]*sequenceBits{}}
 }
 
-// first records a sequence and reports whether it is new. A record with sequence 0 is not numbered and always new.
-func (s *duplicates) first(o origin, sequence uint64) bool {
+// addIfNew records a sequence and reports whether it is new. A record with sequence 0 is not numbered and always new.
+func (d *duplicates) addIfNew(o origin, sequence uint64) bool {
 	if sequence == 0 {
 		return true
 	}
-	t := s.young[o]
+	t := d.young[o]
 	if t == nil {
-		t = s.promote(o)
+		t = d.promoteOrigin(o)
 	}
-	return t.first(sequence)
+	return t.addIfNew(sequence)
 }
 
-func (s *duplicates) promote(o origin) *sequenceBits {
-	if len(s.young) >= s.most {
-		s.young, s.old = map[origin]*sequenceBits{}, s.young
+func (d *duplicates) promoteOrigin(o origin) *sequenceBits {
+	if len(d.young) >= d.most {
+		d.young, d.old = map[origin]*sequenceBits{}, d.young
 	}
-	t := s.old[o]
+	t := d.old[o]
 	if t == nil {
 		t = &sequenceBits{}
 		o.source = strings.Clone(o.source) // it is a part of its record
 	}
-	s.young[o] = t
+	d.young[o] = t
 	return t
 }
 
-func (t *sequenceBits) first(sequence uint64) bool {
-	if sequence > t.highest {
-		for back := range min(sequence-t.highest, sequenceSpan) { // they come into the span
+func (b *sequenceBits) addIfNew(sequence uint64) bool {
+	if sequence > b.highest {
+		for back := range min(sequence-b.highest, sequenceSpan) { // they come into the span
 			n := sequence - back
-			t.seen[n/64%sequenceWords] &^= 1 << (n % 64)
+			b.seen[n/64%sequenceWords] &^= 1 << (n % 64)
 		}
-		t.highest = sequence
+		b.highest = sequence
 	}
-	back := t.highest - sequence
+	back := b.highest - sequence
 	if back >= sequenceSpan {
 		return false
 	}
-	word, bit := &t.seen[sequence/64%sequenceWords], uint64(1)<<(sequence%64)
+	word, bit := &b.seen[sequence/64%sequenceWords], uint64(1)<<(sequence%64)
 	was := *word&bit != 0
 	*word |= bit
 	return !was

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
-func TestDuplicates(t *testing.T) {
+func TestDuplicates_RecogniseRepetitions(t *testing.T) {
 	t.Parallel()
 	s := newDuplicates(10)
 	o := origin{"a", 1}
@@ -28,7 +28,7 @@ func TestDuplicates(t *testing.T) {
 		{o, 1000, true}, {o, 258, false}, {o, 744, false}, {o, 745, true},
 		{o, 0, true}, {o, 0, true}, // no number
 	} {
-		if got := s.first(step.o, step.n); got != step.first {
+		if got := s.addIfNew(step.o, step.n); got != step.first {
 			t.Errorf("%v %d: got %v", step.o, step.n, got)
 		}
 	}
@@ -36,13 +36,13 @@ func TestDuplicates(t *testing.T) {
 
 // In order with gaps and repetitions, as a partition delivers: exactly the
 // repetitions are recognised.
-func TestSeenAgainstASet(t *testing.T) {
+func TestDuplicates_AgreeWithASet(t *testing.T) {
 	t.Parallel()
 	s, set := newDuplicates(100), map[uint64]bool{}
 	for at := uint64(1); at < 100000; at += rand.Uint64N(3) * rand.Uint64N(100) {
 		for range 1 + rand.IntN(3) {
 			n := at - min(at-1, rand.Uint64N(256))
-			if got := s.first(origin{}, n); got == set[n] {
+			if got := s.addIfNew(origin{}, n); got == set[n] {
 				t.Fatalf("%d: first=%v, seen=%v", n, got, set[n])
 			}
 			set[n] = true
@@ -51,47 +51,47 @@ func TestSeenAgainstASet(t *testing.T) {
 	}
 }
 
-func TestSeenIsBounded(t *testing.T) {
+func TestDuplicates_AreBounded(t *testing.T) {
 	t.Parallel()
 	s := newDuplicates(100)
 	kept := origin{"kept", 0}
 	for i := range uint64(10000) {
-		s.first(origin{fmt.Sprint(i), 0}, 1)
+		s.addIfNew(origin{fmt.Sprint(i), 0}, 1)
 		if i%20 == 0 { // in use, so never forgotten
-			s.first(kept, i/20+1)
+			s.addIfNew(kept, i/20+1)
 		}
 	}
 	if n := len(s.young) + len(s.old); n > 101 {
 		t.Errorf("%d origins are remembered", n)
 	}
-	if s.first(kept, 1+9980/20) {
+	if s.addIfNew(kept, 1+9980/20) {
 		t.Error("an origin in use was forgotten")
 	}
 }
 
-func TestFlightDropsTheOldest(t *testing.T) {
+func TestUnconfirmed_DropsTheOldest(t *testing.T) {
 	t.Parallel()
 	var dropped atomic.Uint64
 	f := &unconfirmed{mostPairs: 10, mostBytes: 1000, dropped: &dropped}
 	for i := range 5 {
 		f.add(packed{pairs: 3, requests: 1 << i, data: make([]byte, 10)})
 	}
-	f.bound()
+	f.dropExcess()
 	if len(f.records) != 3 || f.waiting.Load() != 9 || dropped.Load() != 1+2 {
 		t.Errorf("%d records, %d pairs, %d dropped", len(f.records), f.waiting.Load(), dropped.Load())
 	}
 	f.add(packed{pairs: 1, requests: 64, data: make([]byte, 999)})
-	f.bound()
+	f.dropExcess()
 	if len(f.records) != 1 || dropped.Load() != 1+2+4+8+16 {
 		t.Errorf("%d records, %d dropped", len(f.records), dropped.Load())
 	}
-	f.drop(func(packed) bool { return true })
+	f.dropIf(func(packed) bool { return true })
 	if len(f.records) != 0 || f.waiting.Load() != 0 || dropped.Load() != 127-32 {
 		t.Errorf("%d records, %d pairs, %d dropped", len(f.records), f.waiting.Load(), dropped.Load())
 	}
 }
 
-func TestOldBatchesAreDropped(t *testing.T) {
+func TestProducer_DropsOldBatches(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	p, err := NewProducer(ProducerConfig{
@@ -110,14 +110,14 @@ func TestOldBatchesAreDropped(t *testing.T) {
 	}
 }
 
-func TestLargeBatchesAreSplit(t *testing.T) {
+func TestPacker_SplitsLargeBatches(t *testing.T) {
 	t.Parallel()
 	var counts []hottype.Count
 	for i := range 4000 {
 		counts = append(counts, hottype.Count{Key: hottype.Key(fmt.Sprintf("%01000d", i)), N: 1})
 	}
 	counts = append(counts, hottype.Count{}, hottype.Count{Key: "k", N: -1})
-	records, invalid := newPacker("n", "s", 1).records([]batchqueue.Batch{{Counts: counts}}, 2, maxRecord)
+	records, invalid := newPacker("n", "s", 1).packRecords([]batchqueue.Batch{{Counts: counts}}, 2, maxRecord)
 	if len(records) < 8 || invalid != 2 {
 		t.Fatalf("%d records, %d invalid", len(records), invalid)
 	}

@@ -37,7 +37,7 @@ func Inspect(ctx context.Context, cfg Config) (Inspection, error) {
 	}
 	in := Inspection{Brokers: cfg.Brokers, Topic: cfg.Topic, Group: cfg.Group, Settings: map[string]string{},
 		Unknown: map[string]string{}}
-	settings, err := cfg.sarama()
+	settings, err := cfg.saramaConfig()
 	if err != nil {
 		return in, err
 	}
@@ -45,7 +45,7 @@ func Inspect(ctx context.Context, cfg Config) (Inspection, error) {
 	settings.Metadata.Full = true // so that the brokers are known before the topic
 	client, err := cfg.Open.Client(ctx, cfg.Brokers, settings)
 	if err != nil {
-		in.Err = fmt.Sprintf("kafka: cannot reach brokers %v: %v%s", cfg.Brokers, err, hint(err))
+		in.Err = fmt.Sprintf("kafka: cannot reach brokers %v: %v%s", cfg.Brokers, err, remedyOf(err))
 		return in, nil
 	}
 	admin, err := sarama.NewClusterAdminFromClient(client)
@@ -55,15 +55,15 @@ func Inspect(ctx context.Context, cfg Config) (Inspection, error) {
 	}
 	defer admin.Close() // it also closes the client
 	in.Found = len(client.Brokers())
-	in.lookAtTopic(client, admin)
+	in.inspectTopic(client, admin)
 	if !in.Missing {
-		in.lookAtSettings(admin)
-		in.lookAtGroup(client, admin, cfg.Namespace)
+		in.inspectSettings(admin)
+		in.inspectGroup(client, admin, cfg.Namespace)
 	}
 	return in, nil
 }
 
-func (in *Inspection) lookAtTopic(client sarama.Client, admin sarama.ClusterAdmin) {
+func (in *Inspection) inspectTopic(client sarama.Client, admin sarama.ClusterAdmin) {
 	topics, err := admin.DescribeTopics([]string{in.Topic})
 	if err == nil && len(topics) == 1 && topics[0].Err != sarama.ErrNoError {
 		err = topics[0].Err
@@ -89,14 +89,14 @@ func (in *Inspection) lookAtTopic(client sarama.Client, admin sarama.ClusterAdmi
 	}
 }
 
-// inspected returns the names of the topic's settings that can break counting.
-func inspected() []string {
+// inspectedSettings returns the names of the topic's settings that can break counting.
+func inspectedSettings() []string {
 	return []string{"cleanup.policy", "retention.ms", "retention.bytes", "message.timestamp.type", "max.message.bytes",
 		"min.insync.replicas", "compression.type", "segment.bytes", "segment.ms"}
 }
 
-func (in *Inspection) lookAtSettings(admin sarama.ClusterAdmin) {
-	topic := &sarama.ConfigResource{Type: sarama.TopicResource, Name: in.Topic, ConfigNames: inspected()}
+func (in *Inspection) inspectSettings(admin sarama.ClusterAdmin) {
+	topic := &sarama.ConfigResource{Type: sarama.TopicResource, Name: in.Topic, ConfigNames: inspectedSettings()}
 	results, err := admin.DescribeConfigs([]*sarama.ConfigResource{topic}, sarama.DescribeConfigsOptions{})
 	if err != nil {
 		in.Unknown["settings of the topic"] = err.Error()
@@ -107,14 +107,14 @@ func (in *Inspection) lookAtSettings(admin sarama.ClusterAdmin) {
 			in.Unknown["settings of the topic"] = cmp.Or(r.ErrorMsg, r.ErrorCode.Error())
 		}
 		for _, e := range r.Configs {
-			if slices.Contains(inspected(), e.Name) {
+			if slices.Contains(inspectedSettings(), e.Name) {
 				in.Settings[e.Name] = e.Value
 			}
 		}
 	}
 }
 
-func (in *Inspection) lookAtGroup(client sarama.Client, admin sarama.ClusterAdmin, namespace string) {
+func (in *Inspection) inspectGroup(client sarama.Client, admin sarama.ClusterAdmin, namespace string) {
 	if in.Group == "" {
 		return
 	}

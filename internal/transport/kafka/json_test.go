@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
-func TestJSONRecords(t *testing.T) {
+func TestParseRecord_ReadsJSON(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		data string
@@ -40,7 +40,7 @@ func TestJSONRecords(t *testing.T) {
 }
 
 // The records that docs/protocol.md shows for typing by hand are read.
-func TestJSONOfTheDocument(t *testing.T) {
+func TestParseRecord_ReadsJSONOfTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../docs/protocol.md")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestJSONOfTheDocument(t *testing.T) {
 	}
 }
 
-func TestBrokenJSON(t *testing.T) {
+func TestParseRecord_RejectsBrokenJSON(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]string{
 		"cut":           `{"namespace":"n","counts":[{"key":"k","n":1}`,
@@ -90,7 +90,7 @@ func TestBrokenJSON(t *testing.T) {
 }
 
 // Both forms hold the same counts.
-func TestJSONAndProtobufAgree(t *testing.T) {
+func TestParseRecord_JSONAndProtobufAgree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		want := anyRecord(t)
@@ -140,7 +140,7 @@ func allocated(data []byte) uint64 {
 // allowance returns the bound that docs/protocol.md states: 64 bytes for each byte of the record, and 64 KiB.
 func allowance(data []byte) uint64 { return 64*uint64(len(data)) + 64<<10 }
 
-func TestAllocationIsBounded(t *testing.T) { // not parallel: others allocate too
+func TestParseRecord_AllocationIsBounded(t *testing.T) { // not parallel: others allocate too
 	if testing.CoverMode() != "" {
 		t.Skip("coverage allocates")
 	}

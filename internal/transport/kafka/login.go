@@ -24,8 +24,8 @@ type TLS struct {
 	tlsfiles.Files      // read again at every connection
 }
 
-// config returns the TLS settings, or nil if TLS is off. Its errors name the file.
-func (t TLS) config() (*tls.Config, error) {
+// clientConfig returns the TLS settings, or nil if TLS is off. Its errors name the file.
+func (t TLS) clientConfig() (*tls.Config, error) {
 	if !t.Enabled {
 		if t != (TLS{}) {
 			return nil, errors.New("kafka: TLS files or a server name are set, but TLS is not switched on")
@@ -136,8 +136,8 @@ func (s *scramClient) Begin(user, _, authzID string) error {
 	return nil
 }
 
-// hint returns the remedy for an error of the other side or its certificate, or "" if it is unknown.
-func hint(err error) string {
+// remedyOf returns the remedy for an error of the other side or its certificate, or "" if it is unknown.
+func remedyOf(err error) string {
 	switch text := err.Error(); {
 	case errors.As(err, new(x509.UnknownAuthorityError)),
 		strings.Contains(text, "certificate signed by unknown authority"):

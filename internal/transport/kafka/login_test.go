@@ -38,7 +38,7 @@ func TestLogin_ReadsThePasswordOfItsFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		settings, err := cfg.sarama()
+		settings, err := cfg.saramaConfig()
 		if err != nil {
 			t.Fatal(err)
 		}

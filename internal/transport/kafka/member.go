@@ -30,7 +30,7 @@ type member struct {
 
 // Setup begins a session. Under cooperative rebalancing it may have no claims.
 func (m *member) Setup(sarama.ConsumerGroupSession) error {
-	m.c.link.recovered()
+	m.c.cluster.recordRecovery()
 	m.began.Store(true)
 	m.c.session.Store(true)
 	return nil
@@ -53,7 +53,7 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 		cancel()
 	}()
 	m.c.checkPartitions(m.client)
-	m.c.read(ctx, &reader{
+	m.c.readPartition(ctx, &reader{
 		c: m.c, client: m.client, consumer: m.consumer, checkLogin: m.checkLogin, partition: claim.Partition(),
 		committed: claim.InitialOffset(), next: -1, seen: newDuplicates(maxOrigins), progress: &progress{},
 		mark: func(offset int64) { s.MarkOffset(claim.Topic(), claim.Partition(), offset, "") },
@@ -61,20 +61,20 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 	return nil
 }
 
-// read owns a partition until ctx ends.
-func (c *Consumer) read(ctx context.Context, r *reader) {
-	c.take(r)
+// readPartition owns a partition until ctx ends.
+func (c *Consumer) readPartition(ctx context.Context, r *reader) {
+	c.recordTakeover(r)
 	c.cfg.Taken()
 	r.run(ctx)
-	n := int32(c.link.partitionCount.Load())
+	n := int32(c.cluster.partitionCount.Load())
 	c.cfg.Lost(func(key hottype.Key) bool { return Partition(key, n) == r.partition })
 	c.mu.Lock()
 	delete(c.reading, r.partition)
 	c.mu.Unlock()
 }
 
-// take records that a partition is read from now on, and the time by which its first record has to come.
-func (c *Consumer) take(r *reader) {
+// recordTakeover records that a partition is read from now on, and the time by which its first record has to come.
+func (c *Consumer) recordTakeover(r *reader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.progress.taken = c.cfg.Now()
@@ -88,7 +88,7 @@ const maxJudged = 1024
 // Judged returns the partitions that this member has been reading since before since, and whose lag is at most
 // upToDate. It returns no partitions of a topic with more than 1024.
 func (c *Consumer) Judged(since time.Time) report.Partitions {
-	n, now := int(c.link.partitionCount.Load()), c.cfg.Now()
+	n, now := int(c.cluster.partitionCount.Load()), c.cfg.Now()
 	if n > maxJudged {
 		return report.Partitions{}
 	}
@@ -96,7 +96,7 @@ func (c *Consumer) Judged(since time.Time) report.Partitions {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, reading := range c.reading {
-		if int(i) < n && reading.taken.Before(since) && reading.lag(now) <= upToDate {
+		if int(i) < n && reading.taken.Before(since) && reading.lagAt(now) <= upToDate {
 			p.Mask[i/8] |= 1 << (i % 8)
 		}
 	}

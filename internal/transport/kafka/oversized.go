@@ -23,7 +23,7 @@ var errOversized = sarama.ErrDecompressedBatchTooLarge
 // readSingly reads batch by batch, because the client discards the whole response that contains an oversized batch. It
 // ends after the first oversized batch, which it skips, or at the current end of the partition.
 func (r *reader) readSingly(ctx context.Context) error {
-	_, end, err := r.offsetAt(r.c.since())
+	_, end, err := r.offsetAt(r.c.backlogStart())
 	if err != nil {
 		return err
 	}
@@ -38,8 +38,8 @@ func (r *reader) readSingly(ctx context.Context) error {
 			return nil
 		}
 		for _, msg := range batch {
-			r.progress.record(r.c.cfg.Now(), msg.Timestamp, msg.Offset+1 >= end)
-			r.read(msg)
+			r.progress.advanceTo(r.c.cfg.Now(), msg.Timestamp, msg.Offset+1 >= end)
+			r.readMessage(msg)
 		}
 	}
 	return nil
@@ -50,7 +50,7 @@ func (r *reader) readSingly(ctx context.Context) error {
 func (r *reader) skipBatch(end int64) error {
 	bad, good := r.next, end
 	for step := int64(1); bad+step < good; step *= 2 {
-		fits, err := r.fits(bad + step)
+		fits, err := r.canFetch(bad + step)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (r *reader) skipBatch(end int64) error {
 	}
 	for good-bad > 1 {
 		middle := bad + (good-bad)/2
-		fits, err := r.fits(middle)
+		fits, err := r.canFetch(middle)
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (r *reader) skipBatch(end int64) error {
 	return nil
 }
 
-func (r *reader) fits(offset int64) (bool, error) {
+func (r *reader) canFetch(offset int64) (bool, error) {
 	_, err := r.fetchBatch(offset)
 	if errors.Is(err, errOversized) {
 		return false, nil

@@ -65,7 +65,7 @@ func skipOversized(t *testing.T, codec sarama.CompressionCodec) {
 	})
 	got := make(chan []hottype.Count, 16)
 	c := consumerOf(t, &now, func(counts []hottype.Count) { got <- counts })
-	cfg, err := c.cfg.sarama()
+	cfg, err := c.cfg.saramaConfig()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,42 +18,42 @@ type unconfirmed struct {
 	waiting atomic.Int64 // pairs
 }
 
-func (f *unconfirmed) add(r packed) {
-	f.records = append(f.records, r)
-	f.waiting.Add(int64(r.pairs))
+func (u *unconfirmed) add(r packed) {
+	u.records = append(u.records, r)
+	u.waiting.Add(int64(r.pairs))
 }
 
-func (f *unconfirmed) take() []packed {
-	all := f.records
-	f.records = nil
-	f.waiting.Store(0)
+func (u *unconfirmed) takeAll() []packed {
+	all := u.records
+	u.records = nil
+	u.waiting.Store(0)
 	return all
 }
 
-// drop drops the records for which the function which returns true, and counts their requests.
-func (f *unconfirmed) drop(which func(packed) bool) {
-	for _, r := range f.take() {
+// dropIf drops the records for which the function which returns true, and counts their requests.
+func (u *unconfirmed) dropIf(which func(packed) bool) {
+	for _, r := range u.takeAll() {
 		if which(r) {
-			f.dropped.Add(r.requests)
+			u.dropped.Add(r.requests)
 		} else {
-			f.add(r)
+			u.add(r)
 		}
 	}
 }
 
-func (f *unconfirmed) bound() {
-	pairs, bytes, keep := 0, 0, len(f.records)
+func (u *unconfirmed) dropExcess() {
+	pairs, bytes, keep := 0, 0, len(u.records)
 	for keep > 0 {
-		r := &f.records[keep-1]
+		r := &u.records[keep-1]
 		pairs, bytes = pairs+r.pairs, bytes+len(r.data)
-		if pairs > f.mostPairs || bytes > f.mostBytes {
+		if pairs > u.mostPairs || bytes > u.mostBytes {
 			break
 		}
 		keep--
 	}
 	if keep > 0 {
 		i := 0
-		f.drop(func(packed) bool { i++; return i <= keep })
+		u.dropIf(func(packed) bool { i++; return i <= keep })
 	}
 }
 
@@ -79,9 +79,9 @@ func newPacker(namespace, source string, epoch uint64) *packer {
 	return &packer{head: Record{Namespace: namespace, Source: source, Epoch: epoch}}
 }
 
-// records returns a record for each partition that has counts, or several if one would be larger than most bytes, and
-// the number of counts that cannot be written.
-func (p *packer) records(batches []batchqueue.Batch, partitions int32, most int) (all []packed, invalid uint64) {
+// packRecords returns a record for each partition that has counts, or several if one would be larger than most bytes,
+// and the number of counts that cannot be written.
+func (p *packer) packRecords(batches []batchqueue.Batch, partitions int32, most int) (all []packed, invalid uint64) {
 	open := make([]packed, partitions)
 	for _, b := range batches {
 		for i := range b.Counts {
@@ -93,7 +93,7 @@ func (p *packer) records(batches []batchqueue.Batch, partitions int32, most int)
 			at := Partition(c.Key, partitions)
 			r := &open[at]
 			if r.data == nil {
-				*r = p.start(at, b.At)
+				*r = p.newRecord(at, b.At)
 			}
 			if full, ok := p.addPair(r, c, most, b.At); ok {
 				all = append(all, full)
@@ -117,7 +117,7 @@ func (p *packer) addPair(r *packed, c *hottype.Count, most int, at time.Time) (f
 		pair := r.data[before:]
 		full = *r
 		full.data = r.data[:before]
-		*r = p.start(r.partition, at)
+		*r = p.newRecord(r.partition, at)
 		r.data = append(r.data, pair...)
 	}
 	r.pairs++
@@ -125,19 +125,19 @@ func (p *packer) addPair(r *packed, c *hottype.Count, most int, at time.Time) (f
 	return full, isFull
 }
 
-// heartbeats returns an empty record for each partition that has had no record since a time.
-func (p *packer) heartbeats(now, since time.Time, partitions int32) []packed {
+// newHeartbeats returns an empty record for each partition that has had no record since a time.
+func (p *packer) newHeartbeats(now, since time.Time, partitions int32) []packed {
 	var signs []packed
 	for at := range partitions {
 		if int(at) >= len(p.last) || p.last[at].Before(since) {
-			signs = append(signs, p.start(at, now))
+			signs = append(signs, p.newRecord(at, now))
 		}
 	}
 	return signs
 }
 
-// start begins a record with the next number of its partition.
-func (p *packer) start(partition int32, at time.Time) packed {
+// newRecord begins a record with the next number of its partition.
+func (p *packer) newRecord(partition int32, at time.Time) packed {
 	for int(partition) >= len(p.sequences) {
 		p.sequences, p.last = append(p.sequences, 0), append(p.last, time.Time{})
 	}

@@ -27,7 +27,7 @@ type reader struct {
 	mark      func(int64) // marks an offset for the next commit
 	seen      *duplicates
 	progress  *progress
-	looked    time.Time // when the lag and the topic were last checked
+	checkedAt time.Time // when the lag and the topic were last checked
 
 	checkLogin func() // of the member
 }
@@ -37,21 +37,21 @@ const reopenAfter = 200 * time.Millisecond
 
 func (r *reader) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := r.open(ctx)
+		err := r.readUntilJump(ctx)
 		if errors.Is(err, errOversized) {
 			err = r.readSingly(ctx)
 		}
 		if err == nil {
 			continue // after a jump, or at the end
 		}
-		r.failed(err)
+		r.recordError(err)
 		wait.For(ctx, reopenAfter)
 	}
 }
 
-// failed records an error of this partition. From now on the absence of records is a silence.
-func (r *reader) failed(err error) {
-	r.c.failed(err)
+// recordError records an error of this partition. From now on the absence of records is a silence.
+func (r *reader) recordError(err error) {
+	r.c.recordError(err)
 	r.checkLogin()
 	now := r.c.cfg.Now().UnixNano()
 	if heard := r.progress.heard.Load(); heard > now {
@@ -59,9 +59,9 @@ func (r *reader) failed(err error) {
 	}
 }
 
-// open reads from start until ctx ends or reading jumps. An error means that the client gave up.
-func (r *reader) open(ctx context.Context) error {
-	start, err := r.start()
+// readUntilJump reads from startOffset until ctx ends or reading jumps. An error means that the client gave up.
+func (r *reader) readUntilJump(ctx context.Context) error {
+	start, err := r.startOffset()
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (r *reader) open(ctx context.Context) error {
 				wait.Signal(oversized)
 				continue
 			}
-			r.failed(err)
+			r.recordError(err)
 		}
 	}()
 	defer func() {
@@ -87,13 +87,13 @@ func (r *reader) open(ctx context.Context) error {
 		}
 		<-drained
 	}()
-	return r.follow(ctx, p, oversized)
+	return r.followRecords(ctx, p, oversized)
 }
 
-// start returns the offset at which to read: the first record of the backlog, or the next offset of this reader if that
-// is later. Earlier records that the group had not read are skipped.
-func (r *reader) start() (int64, error) {
-	since := r.c.since()
+// startOffset returns the offset at which to read: the first record of the backlog, or the next offset of this reader
+// if that is later. Earlier records that the group had not read are skipped.
+func (r *reader) startOffset() (int64, error) {
+	since := r.c.backlogStart()
 	offset, end, err := r.offsetAt(since)
 	if err != nil {
 		return 0, err
@@ -108,16 +108,16 @@ func (r *reader) start() (int64, error) {
 	if r.next >= 0 && from > offset {
 		offset = from
 	} else if from >= 0 && from < offset {
-		r.c.skip(r.partition, offset-from)
+		r.c.countSkipped(r.partition, offset-from)
 	}
 	r.next = offset
 	r.mark(offset)
-	r.progress.at(since, offset >= end)
+	r.progress.setNewest(since, offset >= end)
 	return offset, nil
 }
 
-// follow handles records. It returns nil if ctx ends or reading has to start again.
-func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer, oversized <-chan struct{}) error {
+// followRecords handles records. It returns nil if ctx ends or reading has to start again.
+func (r *reader) followRecords(ctx context.Context, p sarama.PartitionConsumer, oversized <-chan struct{}) error {
 	for {
 		select {
 		case msg, ok := <-p.Messages():
@@ -128,7 +128,7 @@ func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer, oversiz
 			if r.mustJump(msg, msg.Offset+1 >= p.HighWaterMarkOffset()) {
 				return nil
 			}
-			r.read(msg)
+			r.readMessage(msg)
 		case <-oversized:
 			return errOversized
 		case <-ctx.Done():
@@ -137,9 +137,9 @@ func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer, oversiz
 	}
 }
 
-// read handles one record and advances.
-func (r *reader) read(msg *sarama.ConsumerMessage) {
-	r.record(msg)
+// readMessage handles one record and advances.
+func (r *reader) readMessage(msg *sarama.ConsumerMessage) {
+	r.handleRecord(msg)
 	r.next = msg.Offset + 1
 	r.mark(r.next)
 }
@@ -148,28 +148,28 @@ func (r *reader) read(msg *sarama.ConsumerMessage) {
 // second.
 func (r *reader) mustJump(msg *sarama.ConsumerMessage, last bool) bool {
 	now := r.c.cfg.Now()
-	r.progress.record(now, msg.Timestamp, last)
-	if now.Sub(r.looked) < time.Second {
+	r.progress.advanceTo(now, msg.Timestamp, last)
+	if now.Sub(r.checkedAt) < time.Second {
 		return false
 	}
-	r.looked = now
+	r.checkedAt = now
 	r.c.checkPartitions(r.client)
-	if r.progress.lag(now) <= r.c.maxLag() {
+	if r.progress.lagAt(now) <= r.c.maxLag() {
 		return false
 	}
-	offset, _, err := r.offsetAt(r.c.since())
+	offset, _, err := r.offsetAt(r.c.backlogStart())
 	return err == nil && offset > msg.Offset
 }
 
 // checkPartitions notices when partitions are added. It asks the client, not the brokers.
 func (c *Consumer) checkPartitions(client sarama.Client) {
 	if partitions, err := client.Partitions(c.cfg.Topic); err == nil {
-		c.link.partitions(len(partitions))
+		c.cluster.recordPartitions(len(partitions))
 	}
 }
 
-// record handles one record. A bad record is counted and skipped, because it would be as bad the next time.
-func (r *reader) record(msg *sarama.ConsumerMessage) {
+// handleRecord handles one record. A bad record is counted and skipped, because it would be as bad the next time.
+func (r *reader) handleRecord(msg *sarama.ConsumerMessage) {
 	c := r.c
 	c.records.Add(1)
 	if msg.Offset < r.committed {
@@ -192,19 +192,19 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 			"offset", msg.Offset, "bytes", len(msg.Value), "err", err)
 	case rec.Namespace != c.cfg.Namespace:
 		c.foreign.Add(1)
-	case !r.seen.first(origin{rec.Source, rec.Epoch}, rec.Sequence):
+	case !r.seen.addIfNew(origin{rec.Source, rec.Epoch}, rec.Sequence):
 		c.duplicates.Add(1)
 	case len(rec.Counts) > 0:
 		from := origins.Sender(rec.Source)
 		for i := range rec.Counts {
 			rec.Counts[i].Origin.Add(from, rec.Counts[i].N)
 		}
-		r.deliver(rec.Counts, msg.Timestamp.Unix())
+		r.deliverCounts(rec.Counts, msg.Timestamp.Unix())
 	}
 }
 
-// deliver hands over counts; a count without a second gets the second of its record.
-func (r *reader) deliver(counts []hottype.Count, written int64) {
+// deliverCounts hands over counts; a count without a second gets the second of its record.
+func (r *reader) deliverCounts(counts []hottype.Count, written int64) {
 	c := r.c
 	for i := range counts {
 		if counts[i].Second == 0 {
@@ -212,7 +212,7 @@ func (r *reader) deliver(counts []hottype.Count, written int64) {
 		}
 	}
 	// One key is enough, because a producer with a wrong partitioner writes all keys of a record there.
-	if n := int32(c.link.partitionCount.Load()); n > 0 && Partition(counts[0].Key, n) != r.partition {
+	if n := int32(c.cluster.partitionCount.Load()); n > 0 && Partition(counts[0].Key, n) != r.partition {
 		c.misplaced.Add(1)
 	}
 	c.counts.Add(uint64(len(counts)))
@@ -220,11 +220,11 @@ func (r *reader) deliver(counts []hottype.Count, written int64) {
 	c.cfg.Handle(counts)
 }
 
-func (c *Consumer) skip(partition int32, records int64) {
+func (c *Consumer) countSkipped(partition int32, records int64) {
 	c.skipped.Add(uint64(records))
 	c.jumps.Add(1)
 	c.cfg.Log.Warn("kafka: counts that are older than every window are skipped, not read",
-		"topic", c.cfg.Topic, "partition", partition, "records", records, "from", c.since().Format(time.RFC3339))
+		"topic", c.cfg.Topic, "partition", partition, "records", records, "from", c.backlogStart().Format(time.RFC3339))
 }
 
 // progress records how far a partition is read. It may have one writer and any number of readers.
@@ -235,18 +235,18 @@ type progress struct {
 	heard  atomic.Int64 // unix nanoseconds: when the last record of our namespace came, or by when the first has to
 }
 
-func (p *progress) at(t time.Time, end bool) {
+func (p *progress) setNewest(t time.Time, end bool) {
 	p.newest.Store(t.UnixNano())
 	p.end.Store(end)
 }
 
-// record records the time of a record. Because clocks differ, the time of records never goes back, and a time ahead of
-// our clock counts as now, even a time that was not ahead before our clock was set back.
-func (p *progress) record(now, written time.Time, last bool) {
-	p.at(time.Unix(0, min(max(p.newest.Load(), written.UnixNano()), now.UnixNano())), last)
+// advanceTo records the time of a record. Because clocks differ, the time of records never goes back, and a time ahead
+// of our clock counts as now, even a time that was not ahead before our clock was set back.
+func (p *progress) advanceTo(now, written time.Time, last bool) {
+	p.setNewest(time.Unix(0, min(max(p.newest.Load(), written.UnixNano()), now.UnixNano())), last)
 }
 
-func (p *progress) lag(now time.Time) time.Duration {
+func (p *progress) lagAt(now time.Time) time.Duration {
 	if p.end.Load() {
 		return 0
 	}

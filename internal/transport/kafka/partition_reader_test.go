@@ -29,12 +29,12 @@ func consumerOf(t *testing.T, now *time.Time, handle func([]hottype.Count)) *Con
 	return c
 }
 
-func TestRecordsThatAreNotForUs(t *testing.T) {
+func TestReader_SkipsForeignAndRepeatedRecords(t *testing.T) {
 	t.Parallel()
 	var got []hottype.Count
 	now := time.Unix(1700000000, 0)
 	c := consumerOf(t, &now, func(counts []hottype.Count) { got = append(got, counts...) })
-	c.link.partitions(8)
+	c.cluster.recordPartitions(8)
 	r := &reader{c: c, partition: Partition("k", 8), committed: 1, seen: newDuplicates(maxOrigins),
 		progress: &progress{}}
 	good := Record{Namespace: "news", Source: "s", Sequence: 1, Counts: []hottype.Count{{Key: "k", N: 3, Second: 5}}}
@@ -44,7 +44,7 @@ func TestRecordsThatAreNotForUs(t *testing.T) {
 	ofNobody := `{"counts":[{"key":"topic?id=42","n":300}]}` // valid for every namespace
 	for i, data := range [][]byte{good.Append(nil), good.Append(nil), other.Append(nil), empty.Append(nil),
 		{0x08, 9}, nil, []byte("x"), []byte(byHand), []byte(ofNobody)} {
-		r.record(&sarama.ConsumerMessage{Value: data, Offset: int64(i), Timestamp: now})
+		r.handleRecord(&sarama.ConsumerMessage{Value: data, Offset: int64(i), Timestamp: now})
 	}
 	good.Counts[0].Origin = hottype.Origin{Tag: origins.Sender("s"), N: 3}
 	byHandCount := hottype.Count{Key: "topic?id=42", N: 300, Second: now.Unix()} // of its message's time
@@ -58,9 +58,9 @@ func TestRecordsThatAreNotForUs(t *testing.T) {
 	}
 }
 
-// TestSilentPartition: producers write to every partition each second, so that one partition without records, while
-// others have some, is a silence; a partition that has just come has time for its first record, until it fails.
-func TestSilentPartition(t *testing.T) {
+// Producers write to every partition each second, so that one partition without records, while others have some, is a
+// silence. A partition that was just taken over has time for its first record, until it fails.
+func TestConsumer_LastReceivedSeesASilentPartition(t *testing.T) {
 	t.Parallel()
 	t0 := time.Unix(1700000000, 0)
 	now, sequence := t0, uint64(0)
@@ -70,7 +70,7 @@ func TestSilentPartition(t *testing.T) {
 		r := &reader{c: c, partition: int32(i), seen: newDuplicates(maxOrigins), progress: &progress{},
 			checkLogin: func() {}}
 		readers[i] = r
-		c.take(r)
+		c.recordTakeover(r)
 	}
 	hear := func(r *reader, second int, numbered bool) {
 		now = t0.Add(time.Duration(second) * time.Second)
@@ -78,7 +78,7 @@ func TestSilentPartition(t *testing.T) {
 		if sequence++; numbered {
 			rec.Sequence = sequence
 		}
-		r.record(&sarama.ConsumerMessage{Value: rec.Append(nil), Timestamp: now})
+		r.handleRecord(&sarama.ConsumerMessage{Value: rec.Append(nil), Timestamp: now})
 	}
 	check := func(second, last int, wrong string) {
 		t.Helper()
@@ -101,21 +101,21 @@ func TestSilentPartition(t *testing.T) {
 	check(20, 18, "<nil>")
 	hear(readers[1], 24, true)
 	check(24, 18, `kafka: no record in partition 0 of topic "t", where every producer writes one each second`)
-	readers[0].failed(errors.New("no leader"))
+	readers[0].recordError(errors.New("no leader"))
 	check(25, 18, "no leader")
-	c.take(readers[1])
+	c.recordTakeover(readers[1])
 	hear(readers[0], 26, true)
 	check(27, 26, unread)
-	readers[1].failed(errors.New("no leader"))
+	readers[1].recordError(errors.New("no leader"))
 	hear(readers[0], 30, true)
 	check(30, 27, "no leader")
 }
 
-func TestLag(t *testing.T) {
+func TestProgress_LagAt(t *testing.T) {
 	t.Parallel()
 	t0 := time.Unix(1000, 0)
 	p := &progress{}
-	p.at(t0, false)
+	p.setNewest(t0, false)
 	for _, step := range []struct {
 		written, now int64 // seconds after t0
 		last         bool
@@ -129,18 +129,18 @@ func TestLag(t *testing.T) {
 		{41, 45, false, 4 * time.Second},
 	} {
 		now := t0.Add(time.Duration(step.now) * time.Second)
-		p.record(now, t0.Add(time.Duration(step.written)*time.Second), step.last)
-		if got := p.lag(now); got != step.lag {
+		p.advanceTo(now, t0.Add(time.Duration(step.written)*time.Second), step.last)
+		if got := p.lagAt(now); got != step.lag {
 			t.Errorf("%+v: lag %v", step, got)
 		}
 	}
-	if got := p.lag(t0.Add(time.Minute)); got != 19*time.Second {
+	if got := p.lagAt(t0.Add(time.Minute)); got != 19*time.Second {
 		t.Errorf("while nothing comes: %v", got)
 	}
 }
 
 // The lag with which reading starts must not be a lag from which reading jumps.
-func TestMaxLagIsAboveTheBacklog(t *testing.T) {
+func TestConsumer_MaxLagIsAboveTheBacklog(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	c := consumerOf(t, &now, func([]hottype.Count) {})
@@ -148,11 +148,11 @@ func TestMaxLagIsAboveTheBacklog(t *testing.T) {
 		t.Errorf("%v with the default backlog", got)
 	}
 	c.SetBacklog(time.Minute)
-	if got := c.maxLag(); got != 2*time.Minute || c.since() != now.Add(-time.Minute) {
-		t.Errorf("%v, since %v with a backlog of a minute", got, c.since())
+	if got := c.maxLag(); got != 2*time.Minute || c.backlogStart() != now.Add(-time.Minute) {
+		t.Errorf("%v, since %v with a backlog of a minute", got, c.backlogStart())
 	}
 	c.SetBacklog(0)
-	if got := c.since(); got != now.Add(-10*time.Second) {
+	if got := c.backlogStart(); got != now.Add(-10*time.Second) {
 		t.Errorf("since %v by default", got)
 	}
 }
@@ -163,28 +163,28 @@ func TestProgress_ForgetsAClockThatWasAhead(t *testing.T) {
 	t.Parallel()
 	var p progress
 	now := time.Unix(1_800_000_000, 0)
-	p.record(now.Add(time.Hour), now.Add(time.Hour), false)
-	p.record(now, now.Add(-time.Minute), false) // set back by an hour
-	if lag := p.lag(now.Add(10 * time.Second)); lag != 10*time.Second {
+	p.advanceTo(now.Add(time.Hour), now.Add(time.Hour), false)
+	p.advanceTo(now, now.Add(-time.Minute), false) // set back by an hour
+	if lag := p.lagAt(now.Add(10 * time.Second)); lag != 10*time.Second {
 		t.Errorf("lag %v", lag)
 	}
-	p.record(now, now.Add(time.Hour), false) // a producer whose clock is ahead
-	p.record(now.Add(time.Minute), now.Add(30*time.Second), false)
-	if lag := p.lag(now.Add(time.Minute)); lag != 30*time.Second {
+	p.advanceTo(now, now.Add(time.Hour), false) // a producer whose clock is ahead
+	p.advanceTo(now.Add(time.Minute), now.Add(30*time.Second), false)
+	if lag := p.lagAt(now.Add(time.Minute)); lag != 30*time.Second {
 		t.Errorf("lag %v", lag)
 	}
 }
 
 // A partition is judged when it was read since a time and is read to its end.
-func TestConsumer_JudgedSince(t *testing.T) {
+func TestConsumer_JudgedReturnsPartitionsReadToTheirEnd(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	c := consumerOf(t, &now, func([]hottype.Count) {})
-	c.link.partitions(10)
+	c.cluster.recordPartitions(10)
 	for partition, behind := range map[int32]time.Duration{1: 0, 3: time.Minute, 9: time.Second} {
 		r := &reader{c: c, partition: partition, progress: &progress{}}
-		c.take(r)
-		r.progress.at(now.Add(10*time.Second-behind), behind == 0)
+		c.recordTakeover(r)
+		r.progress.setNewest(now.Add(10*time.Second-behind), behind == 0)
 	}
 	began := now
 	now = now.Add(10 * time.Second)
@@ -199,7 +199,7 @@ func TestConsumer_JudgedSince(t *testing.T) {
 			t.Errorf("since %v: %q of %d partitions, want %q", since.Sub(began), got, p.Count, want)
 		}
 	}
-	c.link.partitions(2000)
+	c.cluster.recordPartitions(2000)
 	if p := c.Judged(now); p.Count != 0 {
 		t.Errorf("%+v of a topic with many partitions", p)
 	}

@@ -34,10 +34,10 @@ type ProducerConfig struct {
 // Producer writes counts to the topic, as a sink of package tally. It is safe for concurrent use, but Run must be
 // called by one goroutine.
 type Producer struct {
-	cfg   ProducerConfig
-	link  *clusterClient
-	queue *batchqueue.Queue
-	pack  *packer
+	cfg     ProducerConfig
+	cluster *clusterClient
+	queue   *batchqueue.Queue
+	pack    *packer
 	// unconfirmed holds the records that failed and wait to be written again. It is used by Run.
 	unconfirmed *unconfirmed
 	sizes       sizes // used by Run
@@ -65,10 +65,10 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 	cfg.MaxAge = cmp.Or(max(cfg.MaxAge, 0), 10*time.Second)
 	cfg.Drain = cmp.Or(max(cfg.Drain, 0), 2*time.Second)
 	p := &Producer{
-		cfg:   cfg,
-		link:  newLink(cfg.Config, "counts are dropped"),
-		queue: batchqueue.New(cfg.MaxPairs, cfg.MaxBytes),
-		pack:  newPacker(cfg.Namespace, cfg.Source, uint64(cfg.Now().UnixMicro())),
+		cfg:     cfg,
+		cluster: newClusterClient(cfg.Config, "counts are dropped"),
+		queue:   batchqueue.New(cfg.MaxPairs, cfg.MaxBytes),
+		pack:    newPacker(cfg.Namespace, cfg.Source, uint64(cfg.Now().UnixMicro())),
 	}
 	p.unconfirmed = &unconfirmed{mostPairs: cfg.MaxPairs, mostBytes: cfg.MaxBytes, dropped: &p.dropped}
 	return p, nil
@@ -93,20 +93,20 @@ func (p *Producer) Send(_ context.Context, counts []hottype.Count) error {
 // Run sends the queued counts until ctx ends, sends the rest within ProducerConfig.Drain, and returns nil. Stop the
 // callers of Send before.
 func (p *Producer) Run(ctx context.Context) error {
-	hard, cancel := grace(ctx, p.cfg.Drain)
+	hard, cancel := graceContext(ctx, p.cfg.Drain)
 	defer cancel()
 	for ctx.Err() == nil {
-		client, err := p.link.connect(ctx, hard)
+		client, err := p.cluster.connect(ctx, hard)
 		if err != nil {
 			break // ctx ended
 		}
-		if p.pump(ctx, hard, client) != nil && !p.link.pause(ctx) {
+		if p.pump(ctx, hard, client) != nil && !p.cluster.waitForRetry(ctx) {
 			break
 		}
 	}
 	p.queue.Close()
-	p.drop(p.queue.Take()) // only if there is no connection
-	p.unconfirmed.drop(func(packed) bool { return true })
+	p.dropBatches(p.queue.Take()) // only if there is no connection
+	p.unconfirmed.dropIf(func(packed) bool { return true })
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 	defer client.Close()
 	producer, err := p.cfg.Open.Producer(client)
 	if err != nil {
-		p.link.failed(fmt.Errorf("kafka: producer: %w", err))
+		p.cluster.recordOutage(fmt.Errorf("kafka: producer: %w", err))
 		return err
 	}
 	defer producer.Close()
@@ -171,7 +171,7 @@ func (p *Producer) finish(hard context.Context, client sarama.Client, producer s
 func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []batchqueue.Batch,
 	alive bool) error {
 	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
-	p.unconfirmed.drop(func(r packed) bool { return r.at.Before(oldest) })
+	p.unconfirmed.dropIf(func(r packed) bool { return r.at.Before(oldest) })
 	batches = p.dropOld(batches, oldest)
 	if len(batches) == 0 && len(p.unconfirmed.records) == 0 && !alive {
 		return nil
@@ -179,24 +179,24 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 	partitions, err := client.Partitions(p.cfg.Topic)
 	if err != nil || len(partitions) == 0 {
 		p.dropped.Add(p.queue.Restore(batches))
-		p.link.failed(fmt.Errorf("kafka: partitions of topic %q: %w", p.cfg.Topic, err))
+		p.cluster.recordOutage(fmt.Errorf("kafka: partitions of topic %q: %w", p.cfg.Topic, err))
 		return fmt.Errorf("kafka: partitions: %w", err)
 	}
-	p.link.partitions(len(partitions))
-	p.sizes.forget(p.cfg.Now())
-	records, invalid := p.pack.records(batches, int32(len(partitions)), min(maxRecord, p.sizes.bound()))
+	p.cluster.recordPartitions(len(partitions))
+	p.sizes.expireBound(p.cfg.Now())
+	records, invalid := p.pack.packRecords(batches, int32(len(partitions)), min(maxRecord, p.sizes.maxBytes()))
 	p.invalid.Add(invalid)
-	records = append(p.reroute(p.unconfirmed.take(), int32(len(partitions))), records...)
+	records = append(p.rerouteRecords(p.unconfirmed.takeAll(), int32(len(partitions))), records...)
 	if alive { // so a partition is without a record for at most five quarters of aliveEvery
 		now := p.cfg.Now()
-		records = append(records, p.pack.heartbeats(now, now.Add(-aliveEvery/4), int32(len(partitions)))...)
+		records = append(records, p.pack.newHeartbeats(now, now.Add(-aliveEvery/4), int32(len(partitions)))...)
 	}
 	out := p.writeAll(producer, records)
 	if out.gone {
 		_ = client.RefreshMetadata(p.cfg.Topic) // tried again with the records
 	}
 	if n := len(out.failed); n > 0 && (out.written == 0 || p.cfg.Login.isStale(client)) {
-		p.link.failed(fmt.Errorf("kafka: cannot write to brokers %v: %w", p.cfg.Brokers, out.failed[0].Err))
+		p.cluster.recordOutage(fmt.Errorf("kafka: cannot write to brokers %v: %w", p.cfg.Brokers, out.failed[0].Err))
 		return out.failed[0].Err
 	}
 	if out.written == 0 {
@@ -204,7 +204,7 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 		return nil
 	}
 	p.confirmed.Store(p.cfg.Now().UnixNano())
-	p.link.recovered()
+	p.cluster.recordRecovery()
 	return nil
 }
 
@@ -213,11 +213,11 @@ func (p *Producer) dropOld(batches []batchqueue.Batch, oldest time.Time) []batch
 	for n < len(batches) && batches[n].At.Before(oldest) {
 		n++
 	}
-	p.drop(batches[:n])
+	p.dropBatches(batches[:n])
 	return batches[n:]
 }
 
-func (p *Producer) drop(batches []batchqueue.Batch) {
+func (p *Producer) dropBatches(batches []batchqueue.Batch) {
 	for _, b := range batches {
 		p.dropped.Add(batchqueue.Requests(b.Counts))
 	}

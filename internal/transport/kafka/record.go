@@ -113,14 +113,14 @@ func ParseRecord(data []byte) (Record, error) {
 	var r Record
 	version := uint64(0)
 	all := string(data) // one string that contains every key
-	err := fields(data, func(f field) error {
+	err := parseFields(data, func(f field) error {
 		switch f.num {
 		case fieldVersion:
 			version = f.varint
 		case fieldNamespace:
-			r.Namespace = f.in(all)
+			r.Namespace = f.textIn(all)
 		case fieldSource:
-			r.Source = f.in(all)
+			r.Source = f.textIn(all)
 		case fieldEpoch:
 			r.Epoch = f.varint
 		case fieldSequence:
@@ -131,7 +131,7 @@ func ParseRecord(data []byte) (Record, error) {
 		return nil
 	})
 	if err == nil {
-		err = check(version, &r)
+		err = checkRecord(version, &r)
 	}
 	if err != nil {
 		return Record{}, err
@@ -139,8 +139,8 @@ func ParseRecord(data []byte) (Record, error) {
 	return r, nil
 }
 
-// check checks the fields that both forms of a record share.
-func check(version uint64, r *Record) error {
+// checkRecord checks the fields that both forms of a record share.
+func checkRecord(version uint64, r *Record) error {
 	switch {
 	case version > Version:
 		return fmt.Errorf("%w (version %d)", ErrVersion, version)
@@ -154,10 +154,10 @@ func check(version uint64, r *Record) error {
 
 func (r *Record) addPair(pair field, all string) error {
 	var c hottype.Count
-	err := fields(pair.bytes, func(f field) (err error) {
+	err := parseFields(pair.bytes, func(f field) (err error) {
 		switch f.num {
 		case fieldKey:
-			c.Key = hottype.Key(f.in(all[pair.offset:]))
+			c.Key = hottype.Key(f.textIn(all[pair.offset:]))
 		case fieldN:
 			c.N = int64(min(f.varint, math.MaxInt64))
 		case fieldSecond:
@@ -188,10 +188,10 @@ type field struct {
 	offset int // of bytes in the message
 }
 
-// in returns the bytes as a substring of the message.
-func (f field) in(message string) string { return message[f.offset : f.offset+len(f.bytes)] }
+// textIn returns the bytes as a substring of the message.
+func (f field) textIn(message string) string { return message[f.offset : f.offset+len(f.bytes)] }
 
-func fields(message []byte, f func(field) error) error {
+func parseFields(message []byte, f func(field) error) error {
 	for at := 0; at < len(message); {
 		num, typ, n := protowire.ConsumeTag(message[at:])
 		if n < 0 {
@@ -276,5 +276,5 @@ func parseJSON(data []byte) (Record, error) {
 	for _, c := range r.Counts {
 		rec.Counts = append(rec.Counts, hottype.Count(c))
 	}
-	return rec, check(r.Version, &rec)
+	return rec, checkRecord(r.Version, &rec)
 }

@@ -50,7 +50,7 @@ func appendClients(dst []byte, c *hottype.ClientSketch) []byte {
 // parseClients reads the client sketch of a pair. A sketch that clientsketch.Check rejects makes the record broken.
 func parseClients(data []byte) (*hottype.ClientSketch, error) {
 	c := new(hottype.ClientSketch)
-	err := fields(data, func(f field) error {
+	err := parseFields(data, func(f field) error {
 		switch f.num {
 		case fieldSeen:
 			c.Attributed = int64(min(f.varint, math.MaxInt64))
@@ -80,7 +80,7 @@ func addSample(c *hottype.ClientSketch, packed []byte) error {
 func addHeavy(c *hottype.ClientSketch, data []byte) error {
 	var h hottype.ClientCount
 	known := false
-	err := fields(data, func(f field) error {
+	err := parseFields(data, func(f field) error {
 		switch f.num {
 		case fieldClient:
 			h.Client, known = clientsketch.ParseClient(f.bytes)

@@ -44,7 +44,7 @@ func anySketch(t *rapid.T) *hottype.ClientSketch {
 
 // A client sketch that is out of bounds stays behind when it is written, and breaks
 // the record when another one wrote it.
-func TestClientSketchesOutOfBounds(t *testing.T) {
+func TestRecord_LeavesOutUnsoundClientSketches(t *testing.T) {
 	t.Parallel()
 	unsound := twoClients()
 	unsound.Attributed = 3

@@ -36,7 +36,7 @@ func anyRecord(t *rapid.T) kafka.Record {
 	return r
 }
 
-func TestRecordRoundTrip(t *testing.T) {
+func TestRecord_RoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		want := anyRecord(t)
@@ -51,7 +51,7 @@ func TestRecordRoundTrip(t *testing.T) {
 }
 
 // Every beginning of a record is either broken or a record with fewer pairs.
-func TestTruncatedRecords(t *testing.T) {
+func TestParseRecord_TruncatedRecordHasFewerPairs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyRecord(t)
@@ -64,7 +64,7 @@ func TestTruncatedRecords(t *testing.T) {
 	})
 }
 
-func TestBrokenRecords(t *testing.T) {
+func TestParseRecord_RejectsBrokenRecords(t *testing.T) {
 	t.Parallel()
 	pair := func(c hottype.Count) []byte {
 		return (&kafka.Record{Counts: []hottype.Count{c}}).Append(nil)
@@ -92,7 +92,7 @@ func TestBrokenRecords(t *testing.T) {
 }
 
 // Fields that a later writer of version 1 adds are skipped.
-func TestUnknownFieldsAreSkipped(t *testing.T) {
+func TestParseRecord_SkipsUnknownFields(t *testing.T) {
 	t.Parallel()
 	r := kafka.Record{Namespace: "n", Counts: []hottype.Count{{Key: "k", N: 1, Second: 2}}}
 	data := r.Append(nil)
@@ -132,7 +132,7 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-func TestPartitionIsFNV1a(t *testing.T) {
+func TestPartition_IsFNV1a(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.String().Draw(t, "key")
@@ -146,7 +146,7 @@ func TestPartitionIsFNV1a(t *testing.T) {
 }
 
 // The bytes that docs/protocol.md shows are the bytes that are written.
-func TestWireDocument(t *testing.T) {
+func TestRecord_WritesTheDocumentedBytes(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../docs/protocol.md")
 	if err != nil {

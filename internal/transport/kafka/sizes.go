@@ -20,31 +20,32 @@ type sizes struct {
 
 const boundFor = time.Minute
 
-// bound returns the number of bytes that a call may write to a partition.
-func (s *sizes) bound() int {
+// maxBytes returns the number of bytes that a call may write to a partition.
+func (s *sizes) maxBytes() int {
 	if s.most == 0 {
 		return math.MaxInt
 	}
 	return s.most
 }
 
-// forget removes a bound that has expired.
-func (s *sizes) forget(now time.Time) {
+// expireBound removes a bound that has expired.
+func (s *sizes) expireBound(now time.Time) {
 	if !now.Before(s.until) {
 		s.most = 0
 	}
 }
 
-// refuse sets the bound after a batch of the given bytes was refused, and reports whether there was no bound before.
-func (s *sizes) refuse(bytes int, now time.Time) (first bool) {
+// reduceBound sets the bound after a batch of the given bytes was refused, and reports whether there was no bound
+// before.
+func (s *sizes) reduceBound(bytes int, now time.Time) (first bool) {
 	first = s.most == 0
-	s.most = max(1, min(s.bound(), bytes/2))
+	s.most = max(1, min(s.maxBytes(), bytes/2))
 	s.until = now.Add(boundFor)
 	return first
 }
 
-// fit divides records into the records for the next call, at least one of each partition, and the later ones.
-func (s *sizes) fit(records []packed) (next, later []packed) {
+// divideRecords divides records into the records for the next call, at least one of each partition, and the later ones.
+func (s *sizes) divideRecords(records []packed) (next, later []packed) {
 	if s.most == 0 {
 		return records, nil
 	}
@@ -67,9 +68,9 @@ func isTooLarge(err error) bool {
 	return errors.Is(err, sarama.ErrMessageSizeTooLarge) || errors.Is(err, sarama.ErrMessageSetSizeTooLarge)
 }
 
-// shrink returns the records to be written in place of records that were refused for their size, and lowers the bound.
-// A pair that is refused alone is dropped and counted, because no topic setting accepts it today.
-func (p *Producer) shrink(refused []packed) (again []packed) {
+// splitRefused returns the records to be written in place of records that were refused for their size, and lowers the
+// bound. A pair that is refused alone is dropped and counted, because no topic setting accepts it today.
+func (p *Producer) splitRefused(refused []packed) (again []packed) {
 	if len(refused) == 0 {
 		return nil
 	}
@@ -86,7 +87,7 @@ func (p *Producer) shrink(refused []packed) (again []packed) {
 			p.dropped.Add(r.requests)
 			p.cfg.Log.Warn("kafka: the count of one key is larger than the topic's max.message.bytes and is dropped; raise it",
 				"topic", p.cfg.Topic, "partition", r.partition, "bytes", len(r.data))
-		case p.sizes.refuse(bytes[r.partition], p.cfg.Now()):
+		case p.sizes.reduceBound(bytes[r.partition], p.cfg.Now()):
 			p.cfg.Log.Warn("kafka: the topic refuses a batch for its size: smaller ones are written; "+
 				"raise its max.message.bytes", "topic", p.cfg.Topic, "partition", r.partition,
 				"bytes", bytes[r.partition])
@@ -94,14 +95,15 @@ func (p *Producer) shrink(refused []packed) (again []packed) {
 	}
 	for i := range refused {
 		if !alone(&refused[i]) {
-			again = append(again, p.pack.split(refused[i], p.sizes.bound())...)
+			again = append(again, p.pack.splitRecord(refused[i], p.sizes.maxBytes())...)
 		}
 	}
 	return again
 }
 
-// split divides a record into parts of at most most bytes, with numbers of their own. A part of one pair may be larger.
-func (p *packer) split(r packed, most int) (parts []packed) {
+// splitRecord divides a record into parts of at most most bytes, with numbers of their own. A part of one pair may be
+// larger.
+func (p *packer) splitRecord(r packed, most int) (parts []packed) {
 	if len(r.data) <= most || r.pairs < 2 {
 		return []packed{r}
 	}
@@ -109,7 +111,7 @@ func (p *packer) split(r packed, most int) (parts []packed) {
 	if err != nil {
 		return []packed{r} // never, because this process wrote it
 	}
-	part := p.start(r.partition, r.at)
+	part := p.newRecord(r.partition, r.at)
 	for i := range rec.Counts {
 		if full, ok := p.addPair(&part, &rec.Counts[i], most, r.at); ok {
 			parts = append(parts, full)

@@ -51,7 +51,7 @@ func (s *smallTopic) SendMessages(list []*sarama.ProducerMessage) error {
 
 // A count above the topic's maximum costs its own requests alone: the others of its partition and of other partitions
 // arrive at once, each of them once, in records that the topic takes. Later the topic takes larger ones.
-func TestProducer_TooLargeTakesOnlyItself(t *testing.T) {
+func TestProducer_DropsOnlyTheCountThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	now := time.Unix(1_700_000_000, 0)
@@ -67,8 +67,9 @@ func TestProducer_TooLargeTakesOnlyItself(t *testing.T) {
 	}
 	topic := &smallTopic{most: 1500, got: map[hottype.Key]int64{}}
 	write := func() (failed, written int) {
-		p.sizes.forget(now)
-		records, _ := p.pack.records([]batchqueue.Batch{{Counts: counts, At: now}}, 2, min(maxRecord, p.sizes.bound()))
+		p.sizes.expireBound(now)
+		records, _ := p.pack.packRecords([]batchqueue.Batch{{Counts: counts, At: now}}, 2,
+			min(maxRecord, p.sizes.maxBytes()))
 		out := p.writeAll(topic, records)
 		return len(out.failed), out.written
 	}
@@ -143,7 +144,7 @@ func (s *shrunk) SendMessages(list []*sarama.ProducerMessage) error {
 // When a topic is created again with fewer partitions, the counts of missing partitions go to the others with the next
 // call, and the log does not report the brokers as absent and back again for each call that found no existing
 // partition.
-func TestProducer_ShrunkTopic(t *testing.T) {
+func TestProducer_ReroutesCountsOfAShrunkTopic(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	now := time.Unix(1_700_000_000, 0)

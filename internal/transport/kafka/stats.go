@@ -42,7 +42,7 @@ func (c *Consumer) Stats() ConsumerStats {
 		Duplicates: c.duplicates.Load(), Misplaced: c.misplaced.Load(), Errors: c.errors.Load(),
 		Oversized: c.oversized.Load(), Partition: map[string]PartitionStats{},
 	}
-	s.Topic = c.link.partitionCount.Load()
+	s.Topic = c.cluster.partitionCount.Load()
 	if others := c.strangers.Load(); others != nil {
 		s.Strangers = int64(len(*others))
 	}
@@ -50,7 +50,7 @@ func (c *Consumer) Stats() ConsumerStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for partition, p := range c.reading {
-		lag := p.lag(now)
+		lag := p.lagAt(now)
 		s.Partition[strconv.Itoa(int(partition))] = PartitionStats{Lag: lag}
 		s.Lag = max(s.Lag, lag)
 	}
@@ -66,7 +66,7 @@ var errNotYet = errors.New("kafka: no broker has answered yet")
 
 // Outage returns why counts cannot be written now, or nil while the brokers accept them. It is safe for concurrent use.
 func (p *Producer) Outage() error {
-	switch outage := p.link.outage.Load(); {
+	switch outage := p.cluster.outage.Load(); {
 	case outage != nil:
 		return *outage
 	case !p.connected.Load():

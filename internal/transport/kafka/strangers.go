@@ -55,10 +55,10 @@ func strangersOf(ids []string, namespace string) []string {
 // permanently, and the others lose theirs.
 func (c *Consumer) watchMembers(ctx context.Context, client sarama.Client) {
 	defer c.setStrangers(nil)
-	wait.Every(ctx, checkMembersEvery, func() { c.lookAtMembers(client) })
+	wait.Every(ctx, checkMembersEvery, func() { c.inspectMembers(client) })
 }
 
-func (c *Consumer) lookAtMembers(client sarama.Client) {
+func (c *Consumer) inspectMembers(client sarama.Client) {
 	ids, err := c.cfg.Open.Members(client, c.cfg.Group)
 	if err != nil {
 		// Brokers that do not answer, or do not permit the query, do not mean that there are strangers. The last result

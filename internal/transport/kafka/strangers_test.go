@@ -39,7 +39,7 @@ func TestConsumer_ReportsStrangers(t *testing.T) {
 		{ids: []string{"hotparam-news"}, said: 3},
 	} {
 		ids, failure = tt.ids, tt.err
-		c.lookAtMembers(nil)
+		c.inspectMembers(nil)
 		if got := c.Stats().Strangers; got != tt.want || (c.CheckGroup() != nil) != (tt.want > 0) {
 			t.Errorf("look %d: %d strangers, %v; want %d", i, got, c.CheckGroup(), tt.want)
 		}
@@ -61,5 +61,5 @@ func TestConsumer_ReportsStrangers(t *testing.T) {
 func (c *Consumer) record(t *testing.T, rec Record) {
 	t.Helper()
 	r := &reader{c: c, seen: newDuplicates(maxOrigins), progress: &progress{}}
-	r.record(&sarama.ConsumerMessage{Value: rec.Append(nil), Timestamp: c.cfg.Now()})
+	r.handleRecord(&sarama.ConsumerMessage{Value: rec.Append(nil), Timestamp: c.cfg.Now()})
 }

@@ -22,20 +22,20 @@ type outcome struct {
 func (p *Producer) writeAll(producer sarama.SyncProducer, records []packed) (all outcome) {
 	for len(records) > 0 {
 		var next []packed
-		next, records = p.sizes.fit(records)
+		next, records = p.sizes.divideRecords(records)
 		out := p.write(producer, next)
 		all.written += out.written
 		all.failed = append(all.failed, out.failed...)
 		all.gone = all.gone || out.gone
 		if len(out.failed) == len(next) { // the brokers are away: the others wait with these
 			for _, r := range records {
-				p.keep(r)
+				p.storeUnwritten(r)
 			}
 			break
 		}
-		records = append(p.shrink(out.refused), records...)
+		records = append(p.splitRefused(out.refused), records...)
 	}
-	p.unconfirmed.bound()
+	p.unconfirmed.dropExcess()
 	return all
 }
 
@@ -50,7 +50,7 @@ func (p *Producer) write(producer sarama.SyncProducer, records []packed) (out ou
 	}
 	var all sarama.ProducerErrors
 	if err := producer.SendMessages(messages); err != nil && !errors.As(err, &all) {
-		p.link.failed(fmt.Errorf("kafka: send: %w", err)) // no such error is known
+		p.cluster.recordOutage(fmt.Errorf("kafka: send: %w", err)) // no such error is known
 	}
 	lost := make(map[*sarama.ProducerMessage]*sarama.ProducerError, len(all))
 	for _, f := range all {
@@ -65,10 +65,10 @@ func (p *Producer) write(producer sarama.SyncProducer, records []packed) (out ou
 			out.refused = append(out.refused, r)
 		case errors.Is(f.Err, sarama.ErrInvalidPartition):
 			out.gone = true
-			p.keep(r)
+			p.storeUnwritten(r)
 		default:
 			out.failed = append(out.failed, f)
-			p.keep(r)
+			p.storeUnwritten(r)
 		}
 	}
 	p.errors.Add(uint64(len(all)))
@@ -76,24 +76,24 @@ func (p *Producer) write(producer sarama.SyncProducer, records []packed) (out ou
 	return out
 }
 
-// keep keeps a record that was not written. A heartbeat is not kept, because it is useless later.
-func (p *Producer) keep(r packed) {
+// storeUnwritten keeps a record that was not written. A heartbeat is not kept, because it is useless later.
+func (p *Producer) storeUnwritten(r packed) {
 	if r.pairs > 0 {
 		p.unconfirmed.add(r)
 	}
 }
 
-// reroute puts the counts of records whose partitions are gone, because the topic was created again with fewer
+// rerouteRecords puts the counts of records whose partitions are gone, because the topic was created again with fewer
 // partitions, into records of the existing partitions. The records were never written.
-func (p *Producer) reroute(records []packed, partitions int32) (all []packed) {
+func (p *Producer) rerouteRecords(records []packed, partitions int32) (all []packed) {
 	for _, r := range records {
 		rec, err := ParseRecord(r.data)
 		if r.partition < partitions || err != nil {
 			all = append(all, r)
 			continue
 		}
-		again, _ := p.pack.records([]batchqueue.Batch{{Counts: rec.Counts, At: r.at}}, partitions,
-			min(maxRecord, p.sizes.bound()))
+		again, _ := p.pack.packRecords([]batchqueue.Batch{{Counts: rec.Counts, At: r.at}}, partitions,
+			min(maxRecord, p.sizes.maxBytes()))
 		all = append(all, again...)
 	}
 	return all

@@ -127,14 +127,14 @@ func (v *Verifier) Verified(now time.Time, addr netip.Addr, domains string) bool
 		return good
 	}
 	a.again = now.Add(retryAfter) // or when the answer has arrived
-	v.store(good, s, a)
+	v.storeAnswer(good, s, a)
 	return good
 }
 
 // enqueue queues a look-up and reports whether there was room in the queue and in the quotas of its networks. The
 // quotas keep a network with slow servers from delaying the crawlers of others. The caller holds mu.
 func (v *Verifier) enqueue(j job) bool {
-	near, wide := networks(j.addr)
+	near, wide := networksOf(j.addr)
 	if v.open[near] >= perNetwork || v.open[wide] >= perRegion {
 		return false
 	}
@@ -148,9 +148,9 @@ func (v *Verifier) enqueue(j job) bool {
 	}
 }
 
-// networks returns the smallest network that usually has one owner, and the network that contains 256 (IPv4) or 65,536
-// (IPv6) of those.
-func networks(a netip.Addr) (near, wide netip.Prefix) {
+// networksOf returns the smallest network that usually has one owner, and the network that contains 256 (IPv4) or
+// 65,536 (IPv6) of those.
+func networksOf(a netip.Addr) (near, wide netip.Prefix) {
 	bits := 24
 	if a.Is6() {
 		bits = 48
@@ -158,11 +158,11 @@ func networks(a netip.Addr) (near, wide netip.Prefix) {
 	return netip.PrefixFrom(a, bits).Masked(), netip.PrefixFrom(a, bits*2/3).Masked()
 }
 
-// closed records the end of a look-up.
-func (v *Verifier) closed(j job) {
+// finishLookup records the end of a look-up.
+func (v *Verifier) finishLookup(j job) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	near, wide := networks(j.addr)
+	near, wide := networksOf(j.addr)
 	for _, n := range [...]netip.Prefix{near, wide} {
 		if v.open[n]--; v.open[n] == 0 {
 			delete(v.open, n)
@@ -170,9 +170,9 @@ func (v *Verifier) closed(j job) {
 	}
 }
 
-// store records an answer. If its map is full, an arbitrary entry is removed. An address that is not verified never
-// removes a verified one. The caller holds mu.
-func (v *Verifier) store(good bool, s subject, a answer) {
+// storeAnswer records an answer. If its map is full, an arbitrary entry is removed. An address that is not verified
+// never removes a verified one. The caller holds mu.
+func (v *Verifier) storeAnswer(good bool, s subject, a answer) {
 	to := v.other
 	if good {
 		to = v.good
@@ -198,7 +198,7 @@ func (v *Verifier) Run(ctx context.Context) error {
 				select {
 				case j := <-v.jobs:
 					v.lookUp(ctx, j)
-					v.closed(j)
+					v.finishLookup(j)
 				case <-ctx.Done():
 					return nil
 				}
@@ -213,7 +213,7 @@ func (v *Verifier) Run(ctx context.Context) error {
 func (v *Verifier) lookUp(ctx context.Context, j job) {
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
-	good, err := v.ask(ctx, j.subject)
+	good, err := v.verifyAddr(ctx, j.subject)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.stats.Lookups++
@@ -228,27 +228,27 @@ func (v *Verifier) lookUp(ctx context.Context, j job) {
 	if good {
 		a = answer{since: j.now, again: j.now.Add(goodFor)}
 	}
-	v.store(good, j.subject, a)
+	v.storeAnswer(good, j.subject, a)
 }
 
-// ask reports whether a name of the address is in the domains and has the address. An error is a failure of DNS; the
-// answer that a name does not exist is not an error. Names in other domains are not looked up, because the owner of an
-// address chooses its name, and with it the servers that would be queried.
-func (v *Verifier) ask(ctx context.Context, s subject) (bool, error) {
+// verifyAddr reports whether a name of the address is in the domains and has the address. An error is a failure of DNS;
+// the answer that a name does not exist is not an error. Names in other domains are not looked up, because the owner of
+// an address chooses its name, and with it the servers that would be queried.
+func (v *Verifier) verifyAddr(ctx context.Context, s subject) (bool, error) {
 	names, err := v.dns.LookupAddr(ctx, s.addr.String())
 	if err != nil {
-		return false, failure(err)
+		return false, dnsFailure(err)
 	}
 	network := "ip4"
 	if s.addr.Is6() {
 		network = "ip6"
 	}
 	for _, name := range names[:min(len(names), maxNames)] {
-		if !within(name, s.domains) {
+		if !isWithin(name, s.domains) {
 			continue
 		}
 		addrs, err := v.dns.LookupNetIP(ctx, network, name)
-		if err = failure(err); err != nil {
+		if err = dnsFailure(err); err != nil {
 			return false, err
 		}
 		if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Unmap() == s.addr }) {
@@ -258,15 +258,15 @@ func (v *Verifier) ask(ctx context.Context, s subject) (bool, error) {
 	return false, nil
 }
 
-// failure returns err, or nil if it is the answer that a name does not exist.
-func failure(err error) error {
+// dnsFailure returns err, or nil if it is the answer that a name does not exist.
+func dnsFailure(err error) error {
 	if no := (*net.DNSError)(nil); errors.As(err, &no) && no.IsNotFound {
 		return nil
 	}
 	return err
 }
 
-func within(host, domains string) bool {
+func isWithin(host, domains string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	for domain := range strings.FieldsSeq(domains) {
 		if rest, ok := strings.CutSuffix(host, domain); ok && (rest == "" || rest[len(rest)-1] == '.') {

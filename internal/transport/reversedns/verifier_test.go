@@ -139,7 +139,7 @@ func (b *bundle) ask(addr string) (first, then bool) {
 	return first, b.Verified(b.now, a, google)
 }
 
-func TestVerified(t *testing.T) {
+func TestVerifier_VerifiesBothWays(t *testing.T) {
 	t.Parallel()
 	z := &zone{
 		names: map[string]string{
@@ -172,7 +172,7 @@ func TestVerified(t *testing.T) {
 }
 
 // A name in a domain of the client's own sends no query to its servers.
-func TestStrangersNamesAreNotLookedUp(t *testing.T) {
+func TestVerifier_DoesNotLookUpForeignNames(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, &zone{names: map[string]string{"192.0.2.1": "a.evil.example"}})
@@ -183,7 +183,7 @@ func TestStrangersNamesAreNotLookedUp(t *testing.T) {
 	})
 }
 
-func TestAnswersAreRemembered(t *testing.T) {
+func TestVerifier_RemembersAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, &zone{
@@ -219,7 +219,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 }
 
 // A dead DNS costs no decision any time, drops no crawler at once, and is a counter.
-func TestDeadDNS(t *testing.T) {
+func TestVerifier_KeepsCrawlersWhileDNSIsDead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, &zone{
@@ -247,7 +247,7 @@ func TestDeadDNS(t *testing.T) {
 
 // A client that poses as a crawler from many addresses exhausts neither memory nor DNS, and evicts none that is
 // verified.
-func TestFloodIsBounded(t *testing.T) {
+func TestVerifier_BoundsAFloodOfAddresses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, &zone{
@@ -288,7 +288,7 @@ func (silent) LookupNetIP(context.Context, string, string) ([]netip.Addr, error)
 }
 
 // Networks whose servers do not answer delay the crawlers of others by seconds.
-func TestSilentNetworksDelayNobodyElse(t *testing.T) {
+func TestVerifier_SilentNetworksDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string

@@ -76,8 +76,8 @@ func parseListen(s string) (address, error) {
 	return a, nil
 }
 
-// reaches reports whether datagrams to a arrive at the socket at, as far as the addresses show.
-func (a address) reaches(at net.Addr) bool {
+// reachesSocket reports whether datagrams to a arrive at the socket at, as far as the addresses show.
+func (a address) reachesSocket(at net.Addr) bool {
 	if a.network == "unixgram" {
 		return at.Network() == a.network && at.String() == a.addr
 	}
@@ -115,23 +115,24 @@ type senders struct {
 	bad      *rejectLog
 }
 
-// all reports whether every sender is allowed, so that addresses do not have to be read.
-func (s *senders) all() bool { return len(s.allow) == 0 }
+// allowsAll reports whether every sender is allowed, so that addresses do not have to be read.
+func (s *senders) allowsAll() bool { return len(s.allow) == 0 }
 
-// allows reports whether an address may send, and counts a rejected one. A sender without an address uses a unix
+// isAllowed reports whether an address may send, and counts a rejected one. A sender without an address uses a unix
 // socket, which is guarded by its file.
-func (s *senders) allows(a netip.Addr) bool {
+func (s *senders) isAllowed(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
-	if s.all() || !a.IsValid() || slices.ContainsFunc(s.allow, func(p netip.Prefix) bool { return p.Contains(a) }) {
+	if s.allowsAll() || !a.IsValid() ||
+		slices.ContainsFunc(s.allow, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return true
 	}
 	s.rejected.Add(1)
-	s.bad.sender(a.String())
+	s.bad.logRejectedSender(a.String())
 	return false
 }
 
-// peer returns the address of the other end, or the zero Addr for a unix socket.
-func peer(conn net.Conn) netip.Addr {
+// peerAddr returns the address of the other end, or the zero Addr for a unix socket.
+func peerAddr(conn net.Conn) netip.Addr {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return a.AddrPort().Addr()
 	}
@@ -154,13 +155,13 @@ type rejectLog struct {
 	nextSender time.Time // and for senders that are not in statsd.allow
 }
 
-// line logs a malformed line, or counts it for the next message. from is the zero Addr for a unix socket.
-func (c *rejectLog) line(line []byte, why fault, cause error, from netip.Addr) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// logMalformed logs a malformed line, or counts it for the next message. from is the zero Addr for a unix socket.
+func (l *rejectLog) logMalformed(line []byte, why fault, cause error, from netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Before(c.next) {
-		c.suppressed++
+	if now.Before(l.next) {
+		l.suppressed++
 		return
 	}
 	sender, reason := "unknown (a unix socket)", reasons[why].says
@@ -171,34 +172,35 @@ func (c *rejectLog) line(line []byte, why fault, cause error, from netip.Addr) {
 		cause = errors.Unwrap(cause)
 	}
 	if cause != nil {
-		reason += ": " + sanitise([]byte(cause.Error()))
+		reason += ": " + quoteForLog([]byte(cause.Error()))
 	}
-	c.log.Warn("statsd: malformed line; further ones are only counted for "+quiet.String(),
-		"reason", reason, "sender", sender, "line", sanitise(line),
-		"others_since_the_last_one_shown", c.suppressed)
-	c.next, c.suppressed = now.Add(quiet), 0
+	l.log.Warn("statsd: malformed line; further ones are only counted for "+quiet.String(),
+		"reason", reason, "sender", sender, "line", quoteForLog(line),
+		"others_since_the_last_one_shown", l.suppressed)
+	l.next, l.suppressed = now.Add(quiet), 0
 }
 
-// accept logs why a connection is not served.
-func (c *rejectLog) accept(address string, err error) {
-	c.warn(&c.nextAccept, "statsd: a connection is not served; ", "address", address, "err", err)
+// logUnserved logs why a connection is not served.
+func (l *rejectLog) logUnserved(address string, err error) {
+	l.warnRarely(&l.nextAccept, "statsd: a connection is not served; ", "address", address, "err", err)
 }
 
-func (c *rejectLog) sender(address string) {
-	c.warn(&c.nextSender, "statsd: a sender that is not in statsd.allow; what it sends is not read, ", "address", address)
+func (l *rejectLog) logRejectedSender(address string) {
+	l.warnRarely(&l.nextSender, "statsd: a sender that is not in statsd.allow; what it sends is not read, ",
+		"address", address)
 }
 
-func (c *rejectLog) warn(next *time.Time, message string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (l *rejectLog) warnRarely(next *time.Time, message string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if now := time.Now(); now.After(*next) {
 		*next = now.Add(quiet)
-		c.log.Warn(message+"further ones are only counted for "+quiet.String(), args...)
+		l.log.Warn(message+"further ones are only counted for "+quiet.String(), args...)
 	}
 }
 
-// sanitise makes a stranger's bytes fit for a terminal and a log.
-func sanitise(line []byte) string {
+// quoteForLog makes a stranger's bytes fit for a terminal and a log.
+func quoteForLog(line []byte) string {
 	const most = 120
 	if len(line) > most {
 		return strconv.QuoteToASCII(string(line[:most])) + "…"

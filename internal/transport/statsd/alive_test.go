@@ -11,7 +11,7 @@ import (
 
 // An idle sender sends a heartbeat to every server after its first silent second; a listener recognises it, and counts
 // no requests by it.
-func TestIdleSenderSaysThatItLives(t *testing.T) {
+func TestSender_SendsHeartbeatsWhenIdle(t *testing.T) {
 	t.Parallel()
 	box, in := newMailbox(t), newInbox()
 	l := listen(t, in, statsd.ListenerConfig{})
@@ -47,7 +47,7 @@ func TestIdleSenderSaysThatItLives(t *testing.T) {
 var heartbeat = regexp.MustCompile(`^hp\.news\.alive:[A-Z2-7]{26}-0\|s$`)
 
 // Servers without sets get a gauge.
-func TestHeartbeatWithoutSets(t *testing.T) {
+func TestSender_SendsGaugeAsHeartbeatWithoutSets(t *testing.T) {
 	t.Parallel()
 	box := newMailbox(t)
 	sender(t, statsd.SenderConfig{Servers: []string{box.address}, NoSets: true})
@@ -57,7 +57,7 @@ func TestHeartbeatWithoutSets(t *testing.T) {
 }
 
 // Senders of other programs are received, and promise nothing.
-func TestOtherSendersPromiseNothing(t *testing.T) {
+func TestListener_LastReceivedPromisesNothingForOtherSenders(t *testing.T) {
 	t.Parallel()
 	in := newInbox()
 	l := listen(t, in, statsd.ListenerConfig{})

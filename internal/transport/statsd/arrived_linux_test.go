@@ -10,7 +10,7 @@ import (
 )
 
 // Datagrams that wait in the kernel count in the seconds in which they were sent, whenever they are read.
-func TestListener_CountsDatagramsWhenTheyArrived(t *testing.T) {
+func TestListener_PlacesDatagramsWhenTheyArrived(t *testing.T) {
 	t.Parallel()
 	addresses := []string{"127.0.0.1:0", "[::1]:0", "unix:" + filepath.Join(t.TempDir(), "s")}
 	in, listeners, from, to := make([]*inbox, len(addresses)), make([]*statsd.Listener, len(addresses)), [2]int64{},

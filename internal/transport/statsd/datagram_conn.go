@@ -22,14 +22,14 @@ type link struct {
 	connect dial
 	resolve time.Duration
 
-	conn  net.Conn  // nil if not open
-	id    string    // of conn, in heartbeats
-	lines uint64    // written to conn
-	until time.Time // when a resolved name is resolved again
-	fresh *dialing  // the resolution in progress, or nil
+	conn      net.Conn  // nil if not open
+	id        string    // of conn, in heartbeats
+	lines     uint64    // written to conn
+	resolveAt time.Time // when a resolved name is resolved again
+	resolving *dialing  // the resolution in progress, or nil
 
-	err   error     // of the last attempt to open
-	retry time.Time // earliest time of the next attempt
+	err     error     // of the last attempt to open
+	retryAt time.Time // earliest time of the next attempt
 
 	errors, refused atomic.Uint64
 }
@@ -61,7 +61,7 @@ func (l *link) open(ctx context.Context) error {
 		l.renew()
 		return nil
 	}
-	if time.Now().Before(l.retry) {
+	if time.Now().Before(l.retryAt) {
 		return l.err
 	}
 	conn, err := l.dial(ctx)
@@ -69,11 +69,11 @@ func (l *link) open(ctx context.Context) error {
 	now := time.Now()
 	if err != nil {
 		l.errors.Add(1)
-		l.err, l.retry = err, now.Add(retryAfter)
+		l.err, l.retryAt = err, now.Add(retryAfter)
 		return err
 	}
-	l.until = now.Add(l.resolve)
-	l.use(conn)
+	l.resolveAt = now.Add(l.resolve)
+	l.setConn(conn)
 	return nil
 }
 
@@ -84,28 +84,28 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 // renew starts to resolve a name again when it is time, and adopts the result when it is there. It does not wait.
 func (l *link) renew() {
 	switch {
-	case l.fresh != nil:
+	case l.resolving != nil:
 		select {
-		case <-l.fresh.done:
-			l.adopt(l.fresh)
-			l.fresh = nil
+		case <-l.resolving.done:
+			l.applyResolution(l.resolving)
+			l.resolving = nil
 		default:
 		}
-	case l.addr.isName && !time.Now().Before(l.until):
+	case l.addr.isName && !time.Now().Before(l.resolveAt):
 		ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
 		d := &dialing{done: make(chan struct{}), cancel: cancel}
 		go func() { // close waits for it
 			defer close(d.done)
 			d.conn, d.err = l.dial(ctx)
 		}()
-		l.fresh = d
+		l.resolving = d
 	}
 }
 
-// adopt replaces the socket if the name has another address now.
-func (l *link) adopt(d *dialing) {
+// applyResolution replaces the socket if the name has another address now.
+func (l *link) applyResolution(d *dialing) {
 	d.cancel()
-	l.until = time.Now().Add(l.resolve)
+	l.resolveAt = time.Now().Add(l.resolve)
 	switch {
 	case d.err != nil:
 		l.errors.Add(1)
@@ -113,43 +113,43 @@ func (l *link) adopt(d *dialing) {
 		_ = d.conn.Close() // the old one may hold datagrams that are not sent yet
 	default:
 		_ = l.conn.Close()
-		l.use(d.conn)
+		l.setConn(d.conn)
 	}
 }
 
-// use sets a new socket, with a new id, because the receiver does not know it yet.
-func (l *link) use(conn net.Conn) { l.conn, l.id, l.lines = conn, rand.Text(), 0 }
+// setConn sets a new socket, with a new id, because the receiver does not know it yet.
+func (l *link) setConn(conn net.Conn) { l.conn, l.id, l.lines = conn, rand.Text(), 0 }
 
 // write sends one datagram before the deadline of ctx. The refusal of an earlier datagram is not returned as its error.
 func (l *link) write(ctx context.Context, b []byte) error {
-	err := l.try(ctx, b)
+	err := l.writeOnce(ctx, b)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		l.onRefused()
-		err = l.try(ctx, b)
+		l.recordRefusal()
+		err = l.writeOnce(ctx, b)
 	}
 	if err != nil {
 		l.errors.Add(1)
 		if !isTimeout(err) {
-			l.drop()
+			l.closeConn()
 		}
 	}
 	return err
 }
 
-// onRefused records that no server listens.
-func (l *link) onRefused() {
+// recordRefusal records that no server listens.
+func (l *link) recordRefusal() {
 	l.refused.Add(1)
 	if l.addr.network == "unixgram" { // the server has a new socket there
-		l.drop()
+		l.closeConn()
 		return
 	}
 	// A server that moved has another address now.
-	if soon := time.Now().Add(retryAfter); soon.Before(l.until) {
-		l.until = soon
+	if soon := time.Now().Add(retryAfter); soon.Before(l.resolveAt) {
+		l.resolveAt = soon
 	}
 }
 
-func (l *link) try(ctx context.Context, b []byte) error {
+func (l *link) writeOnce(ctx context.Context, b []byte) error {
 	if err := l.open(ctx); err != nil {
 		return err
 	}
@@ -164,8 +164,8 @@ func (l *link) try(ctx context.Context, b []byte) error {
 	return err
 }
 
-// drop closes the socket; the next write opens another.
-func (l *link) drop() {
+// closeConn closes the socket; the next write opens another.
+func (l *link) closeConn() {
 	if l.conn != nil {
 		_ = l.conn.Close() // datagrams: a close has nothing left to send
 		l.conn = nil
@@ -174,13 +174,13 @@ func (l *link) drop() {
 
 // close closes the socket and ends a resolution in progress.
 func (l *link) close() {
-	if l.fresh != nil {
-		l.fresh.cancel()
-		<-l.fresh.done
-		if l.fresh.conn != nil {
-			_ = l.fresh.conn.Close()
+	if l.resolving != nil {
+		l.resolving.cancel()
+		<-l.resolving.done
+		if l.resolving.conn != nil {
+			_ = l.resolving.conn.Close()
 		}
-		l.fresh = nil
+		l.resolving = nil
 	}
-	l.drop()
+	l.closeConn()
 }

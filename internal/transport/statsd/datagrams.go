@@ -34,54 +34,54 @@ func (packets) SyscallConn() (syscall.RawConn, error) { return nil, errors.ErrUn
 
 // receiver receives datagrams. It is used by one goroutine.
 type receiver interface {
-	receive() (int, error)     // waits for datagrams until the socket's deadline and returns their number
-	packet(i int) []byte       // datagram i; the next call of receive overwrites it
-	peer(i int) netip.AddrPort // the sender of datagram i; zero if it has no address
-	arrived(i int) time.Time   // when the kernel received datagram i; zero if it does not report that
-	timed() bool               // reports whether the kernel reports these times
+	receiveDatagrams() (int, error) // waits for datagrams until the socket's deadline and returns their number
+	datagramAt(i int) []byte        // datagram i; the next call of receiveDatagrams overwrites it
+	senderAt(i int) netip.AddrPort  // the sender of datagram i; zero if it has no address
+	arrivalAt(i int) time.Time      // when the kernel received datagram i; zero if it does not report that
+	hasArrivalTimes() bool          // reports whether the kernel reports these times
 }
 
 // single receives one datagram at a time.
 type single struct {
-	s    socket
-	buf  []byte
-	n    int
-	from netip.AddrPort
+	socket socket
+	buf    []byte
+	n      int
+	from   netip.AddrPort
 }
 
-func newSingle(s socket) *single { return &single{s: s, buf: make([]byte, maxRead)} }
+func newSingle(s socket) *single { return &single{socket: s, buf: make([]byte, maxRead)} }
 
-func (b *single) receive() (_ int, err error) {
+func (s *single) receiveDatagrams() (_ int, err error) {
 	var from net.Addr
-	if b.n, from, err = b.s.ReadFrom(b.buf); err != nil {
+	if s.n, from, err = s.socket.ReadFrom(s.buf); err != nil {
 		return 0, err
 	}
-	b.from = netip.AddrPort{}
+	s.from = netip.AddrPort{}
 	if udp, ok := from.(*net.UDPAddr); ok {
-		b.from = udp.AddrPort()
+		s.from = udp.AddrPort()
 	}
 	return 1, nil
 }
 
-func (b *single) packet(int) []byte { return b.buf[:b.n] }
+func (s *single) datagramAt(int) []byte { return s.buf[:s.n] }
 
-func (b *single) peer(int) netip.AddrPort { return b.from }
+func (s *single) senderAt(int) netip.AddrPort { return s.from }
 
-func (b *single) arrived(int) time.Time { return time.Time{} }
+func (s *single) arrivalAt(int) time.Time { return time.Time{} }
 
-func (b *single) timed() bool { return false }
+func (s *single) hasArrivalTimes() bool { return false }
 
 // datagrams is one socket with its own reader and sums. It is safe for concurrent use, but run must be called by one
 // goroutine.
 type datagrams struct {
-	name    string
-	conn    socket
-	granted int64 // bytes of receive buffer
-	in      receiver
-	reader  *reader
-	from    *senders
-	armed   time.Time     // the current read deadline, or zero
-	drops   atomic.Uint64 // last known number, because a closed socket has no count
+	name     string
+	conn     socket
+	granted  int64 // bytes of receive buffer
+	in       receiver
+	reader   *reader
+	from     *senders
+	deadline time.Time     // the current read deadline, or zero
+	drops    atomic.Uint64 // last known number, because a closed socket has no count
 }
 
 // openDatagrams binds an address, with several sockets if the kernel can share it.
@@ -91,7 +91,7 @@ func (l *Listener) openDatagrams(a address) error {
 		n = l.cfg.Readers
 	}
 	for i := range n {
-		conn, err := bind(a, n > 1)
+		conn, err := bindSocket(a, n > 1)
 		if err != nil {
 			return err
 		}
@@ -106,12 +106,12 @@ func (l *Listener) openDatagrams(a address) error {
 		if d.in, err = newReceiver(conn); err != nil {
 			return err
 		}
-		l.grow(d)
+		l.requestBuffer(d)
 	}
 	return nil
 }
 
-func bind(a address, shared bool) (socket, error) {
+func bindSocket(a address, shared bool) (socket, error) {
 	if a.network == "unixgram" {
 		if err := removeSocket(a.addr); err != nil {
 			return nil, err
@@ -144,15 +144,16 @@ func removeSocket(path string) error {
 	return nil // bind reports the problem
 }
 
-// grow requests a large receive buffer and reads back the granted size, because the kernel silently cuts it to its own
-// limit. The default of 208 KiB holds some ten milliseconds of a busy site, less than a hiccup of the scheduler.
-func (l *Listener) grow(d *datagrams) {
+// requestBuffer requests a large receive buffer and reads back the granted size, because the kernel silently cuts it to
+// its own limit. The default of 208 KiB holds some ten milliseconds of a busy site, less than a hiccup of the
+// scheduler.
+func (l *Listener) requestBuffer(d *datagrams) {
 	growBuffer(d.conn, l.cfg.ReadBuffer)
-	d.granted = receiveBuffer(d.conn)
-	warnSmall(l.cfg, d.name, d.granted)
+	d.granted = receiveBufferSize(d.conn)
+	warnSmallBuffer(l.cfg, d.name, d.granted)
 }
 
-func warnSmall(cfg ListenerConfig, name string, granted int64) {
+func warnSmallBuffer(cfg ListenerConfig, name string, granted int64) {
 	if want := int64(cfg.ReadBuffer); granted > 0 && granted < want/2 {
 		cfg.Log.Warn("statsd: the kernel granted a small receive buffer, bursts will be lost; "+
 			"run: sysctl -w net.core.rmem_max="+strconv.Itoa(cfg.ReadBuffer)+", or give the program CAP_NET_ADMIN",
@@ -160,7 +161,7 @@ func warnSmall(cfg ListenerConfig, name string, granted int64) {
 	}
 }
 
-func (d *datagrams) addr() net.Addr { return d.conn.LocalAddr() }
+func (d *datagrams) listenAddress() net.Addr { return d.conn.LocalAddr() }
 
 func (d *datagrams) close() error { return d.conn.Close() }
 
@@ -170,7 +171,7 @@ func (d *datagrams) run(ctx context.Context) error {
 	release := wakeAtEnd(ctx, d.conn.SetReadDeadline)
 	err := d.read(ctx)
 	release()
-	_ = drain(d.conn.SetReadDeadline, d.receive) // an error ends the waiting datagrams
+	_ = drain(d.conn.SetReadDeadline, d.readBurst) // an error ends the waiting datagrams
 	d.reader.finish()
 	d.readDrops()
 	return err
@@ -193,42 +194,42 @@ func wakeAtEnd(ctx context.Context, setDeadline func(time.Time) error) (release 
 // read returns nil when ctx ended.
 func (d *datagrams) read(ctx context.Context) error {
 	for ctx.Err() == nil {
-		switch err := d.receive(); {
+		switch err := d.readBurst(); {
 		case err == nil || errors.Is(err, os.ErrDeadlineExceeded):
 		default:
 			return fmt.Errorf("statsd: read from %s: %w", d.name, err)
 		}
-		if next := d.reader.flush(time.Now()); next != d.armed {
+		if next := d.reader.flush(time.Now()); next != d.deadline {
 			// Wake up for the flush even if no datagram arrives. ctx is checked after this, so that the wake-up at its
 			// end is not overwritten.
-			d.armed = next
+			d.deadline = next
 			_ = d.conn.SetReadDeadline(next)
 		}
 	}
 	return nil
 }
 
-func (d *datagrams) receive() error {
-	n, err := d.in.receive()
+func (d *datagrams) readBurst() error {
+	n, err := d.in.receiveDatagrams()
 	if err != nil {
 		return err
 	}
 	for i := range n {
-		if d.reader.from = d.in.peer(i); d.from.allows(d.reader.from.Addr()) {
-			d.reader.arrived = d.in.arrived(i)
-			d.datagram(d.in.packet(i))
+		if d.reader.from = d.in.senderAt(i); d.from.isAllowed(d.reader.from.Addr()) {
+			d.reader.arrived = d.in.arrivalAt(i)
+			d.readDatagram(d.in.datagramAt(i))
 		}
 	}
 	return nil
 }
 
-func (d *datagrams) datagram(p []byte) {
+func (d *datagrams) readDatagram(p []byte) {
 	if len(p) == maxRead {
 		whole := bytes.LastIndexByte(p, '\n') + 1
-		d.reader.cut(p[whole:])
+		d.reader.countCut(p[whole:])
 		p = p[:whole]
 	}
-	d.reader.packet(p)
+	d.reader.readPacket(p)
 }
 
 // drainFor bounds the reading after the end; a stream that never pauses for drainIdle is then cut off.
@@ -255,10 +256,10 @@ func (d *datagrams) readDrops() {
 	}
 }
 
-func (d *datagrams) received() received { return d.reader.received() }
+func (d *datagrams) lineCounters() received { return d.reader.lineCounters() }
 
-// stats adds the kernel's statistics of the socket.
-func (d *datagrams) stats(to *ListenerStats) {
+// addStatsTo adds the kernel's statistics of the socket.
+func (d *datagrams) addStatsTo(to *ListenerStats) {
 	d.readDrops()
 	s := SocketStats{KernelDrops: d.drops.Load(), ReceiveBuffer: d.granted}
 	to.Sockets[d.name] = s

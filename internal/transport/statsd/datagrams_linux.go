@@ -22,7 +22,7 @@ type burst struct {
 	msgs  []message
 	names []unix.RawSockaddrAny // the sender of each datagram
 	times []arrivalTime         // when each datagram arrived
-	known bool                  // the kernel reports the times
+	timed bool                  // the kernel reports the times
 	n     int
 	errno syscall.Errno
 	once  func(fd uintptr) bool // stored, because every call would allocate it
@@ -52,7 +52,7 @@ func newReceiver(s socket) (receiver, error) {
 		raw: raw, bufs: make([]byte, burstSize*maxRead), msgs: make([]message, burstSize),
 		names: make([]unix.RawSockaddrAny, burstSize), times: make([]arrivalTime, burstSize),
 	}
-	control(s, func(fd int) { b.known = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) == nil })
+	controlSocket(s, func(fd int) { b.timed = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) == nil })
 	for i := range b.msgs {
 		iov := &unix.Iovec{Base: &b.bufs[i*maxRead]}
 		iov.SetLen(maxRead)
@@ -61,12 +61,12 @@ func newReceiver(s socket) (receiver, error) {
 		b.msgs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.names[i]))
 		b.msgs[i].hdr.Control = (*byte)(unsafe.Pointer(&b.times[i]))
 	}
-	b.once = b.try
+	b.once = b.tryReceive
 	return b, nil
 }
 
-// receive waits for datagrams until the socket's deadline and returns their number.
-func (b *burst) receive() (int, error) {
+// receiveDatagrams waits for datagrams until the socket's deadline and returns their number.
+func (b *burst) receiveDatagrams() (int, error) {
 	if err := b.raw.Read(b.once); err != nil {
 		return 0, err
 	}
@@ -76,8 +76,8 @@ func (b *burst) receive() (int, error) {
 	return b.n, nil
 }
 
-// try reports false if no datagram waits; the caller then calls it again.
-func (b *burst) try(fd uintptr) bool {
+// tryReceive reports false if no datagram waits; the caller then calls it again.
+func (b *burst) tryReceive(fd uintptr) bool {
 	for i := range b.msgs { // the kernel has left the lengths of the last burst there
 		b.msgs[i].hdr.Namelen = unix.SizeofSockaddrAny
 		b.msgs[i].hdr.SetControllen(int(unsafe.Sizeof(arrivalTime{})))
@@ -95,14 +95,14 @@ func (b *burst) try(fd uintptr) bool {
 	}
 }
 
-// packet returns datagram i of the last burst; the next burst overwrites it.
-func (b *burst) packet(i int) []byte {
+// datagramAt returns datagram i of the last burst; the next burst overwrites it.
+func (b *burst) datagramAt(i int) []byte {
 	from := i * maxRead
 	return b.bufs[from : from+int(b.msgs[i].n)]
 }
 
-// peer returns the sender of datagram i of the last burst, or zero if it has no address.
-func (b *burst) peer(i int) netip.AddrPort {
+// senderAt returns the sender of datagram i of the last burst, or zero if it has no address.
+func (b *burst) senderAt(i int) netip.AddrPort {
 	if b.msgs[i].hdr.Namelen == 0 {
 		return netip.AddrPort{}
 	}
@@ -117,11 +117,11 @@ func (b *burst) peer(i int) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-func (b *burst) timed() bool { return b.known }
+func (b *burst) hasArrivalTimes() bool { return b.timed }
 
-// arrived returns the time at which the kernel received datagram i of the last burst, or zero if the kernel does not
+// arrivalAt returns the time at which the kernel received datagram i of the last burst, or zero if the kernel does not
 // report it.
-func (b *burst) arrived(i int) time.Time {
+func (b *burst) arrivalAt(i int) time.Time {
 	t := &b.times[i]
 	if uint64(b.msgs[i].hdr.Controllen) < uint64(unsafe.Sizeof(*t)) ||
 		t.hdr.Level != unix.SOL_SOCKET || t.hdr.Type != unix.SCM_TIMESTAMPNS {
@@ -138,16 +138,18 @@ func hostOrder(port uint16) uint16 {
 // growBuffer requests a receive buffer, beyond the system's limit if the program may (CAP_NET_ADMIN), else up to it.
 func growBuffer(s socket, size int) {
 	forced := false
-	control(s, func(fd int) { forced = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) == nil })
+	controlSocket(s, func(fd int) {
+		forced = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) == nil
+	})
 	if !forced {
 		_ = s.SetReadBuffer(size) // the size is read back later
 	}
 }
 
-// receiveBuffer reads the size of the receive buffer; Linux reports double the usable size.
-func receiveBuffer(s socket) int64 {
+// receiveBufferSize reads the size of the receive buffer; Linux reports double the usable size.
+func receiveBufferSize(s socket) int64 {
 	size := 0
-	control(s, func(fd int) { size, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF) })
+	controlSocket(s, func(fd int) { size, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF) })
 	return int64(size / 2)
 }
 
@@ -167,7 +169,7 @@ const dropsIndex = 8
 func socketDrops(s socket) (drops uint32, ok bool) {
 	var info [dropsIndex + 1]uint32
 	size := uint32(unsafe.Sizeof(info))
-	control(s, func(fd int) {
+	controlSocket(s, func(fd int) {
 		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
 			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 		ok = errno == 0
@@ -175,8 +177,8 @@ func socketDrops(s socket) (drops uint32, ok bool) {
 	return info[dropsIndex], ok
 }
 
-// control calls f with the file descriptor, unless the socket is closed.
-func control(s socket, f func(fd int)) {
+// controlSocket calls f with the file descriptor, unless the socket is closed.
+func controlSocket(s socket, f func(fd int)) {
 	if raw, err := s.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { f(int(fd)) })
 	}

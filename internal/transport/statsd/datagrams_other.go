@@ -13,7 +13,7 @@ func sharePort(uintptr) error { return errors.New("sockets cannot share a port o
 
 func growBuffer(s socket, size int) { _ = s.SetReadBuffer(size) }
 
-// receiveBuffer and socketDrops have no information on this system.
-func receiveBuffer(socket) int64 { return 0 }
+// receiveBufferSize and socketDrops have no information on this system.
+func receiveBufferSize(socket) int64 { return 0 }
 
 func socketDrops(socket) (drops uint32, ok bool) { return 0, false }

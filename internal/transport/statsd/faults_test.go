@@ -12,7 +12,7 @@ import (
 )
 
 // Each fault has a reason, which the log tells with the sender, and a counter.
-func TestMalformedLinesSayWhy(t *testing.T) {
+func TestReader_CountsAndLogsReasonOfMalformedLines(t *testing.T) {
 	t.Parallel()
 	const ours = "hp.news.t.hot_param.a=1"
 	for line, want := range map[string]fault{
@@ -26,7 +26,7 @@ func TestMalformedLinesSayWhy(t *testing.T) {
 		var log bytes.Buffer
 		r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		r.from = netip.MustParseAddrPort("[::ffff:192.0.2.7]:9")
-		r.packet([]byte(line))
+		r.readPacket([]byte(line))
 		if s := r.statsNow(); s.Malformed != 1 || s.MalformedBy[reasons[want].name].Lines != 1 {
 			t.Errorf("%.60q: %+v", line, s.MalformedBy)
 		}
@@ -37,14 +37,14 @@ func TestMalformedLinesSayWhy(t *testing.T) {
 	}
 	var log bytes.Buffer
 	r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	r.cut([]byte(ours))
+	r.countCut([]byte(ours))
 	if s := r.statsNow(); s.MalformedBy["cut_off"].Lines != 1 || !strings.Contains(log.String(), "unix socket") {
 		t.Errorf("%+v, logged %s", s.MalformedBy, log.String())
 	}
 }
 
 // A count names its sender, or of two senders the one with more requests.
-func TestCountsNameTheirSender(t *testing.T) {
+func TestReader_CountsNameTheirSender(t *testing.T) {
 	t.Parallel()
 	var got []hottype.Count
 	r := testReader(
@@ -57,7 +57,7 @@ func TestCountsNameTheirSender(t *testing.T) {
 		two: "hp.news.t.hot_param.a=1:10|c",
 	} {
 		r.from = netip.AddrPortFrom(from, 9)
-		r.packet([]byte(line))
+		r.readPacket([]byte(line))
 	}
 	r.finish()
 	want := map[hottype.Key]hottype.Origin{

@@ -20,30 +20,30 @@ const (
 // flows holds the flows that all readers of a Listener received, of the senders that state the number of their lines.
 // Readers write to it once a second for each sender.
 type flows struct {
-	mu   sync.Mutex // guards the fields below
-	byID map[string]flowSeen
-	full time.Time // when there was last no room for another
+	mu     sync.Mutex // guards the fields below
+	byID   map[string]seenFlow
+	fullAt time.Time // when there was last no room for another
 }
 
-type flowSeen struct {
+type seenFlow struct {
 	arrival.Flow
 	at time.Time
 }
 
-func (f *flows) put(id string, flow arrival.Flow, now time.Time) {
+func (f *flows) storeFlow(id string, flow arrival.Flow, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := f.byID[id]; !known && len(f.byID) >= maxFlows {
 		f.expire(now)
 		if len(f.byID) >= maxFlows {
-			f.full = now
+			f.fullAt = now
 			return
 		}
 	}
 	if f.byID == nil {
-		f.byID = map[string]flowSeen{}
+		f.byID = map[string]seenFlow{}
 	}
-	f.byID[id] = flowSeen{flow, now}
+	f.byID[id] = seenFlow{flow, now}
 }
 
 func (f *flows) expire(now time.Time) {
@@ -65,22 +65,22 @@ func (l *Listener) Received() (list map[string]arrival.Flow, complete bool) {
 	for id, seen := range f.byID {
 		list[id] = seen.Flow
 	}
-	return list, now.Sub(f.full) > flowTTL
+	return list, now.Sub(f.fullAt) > flowTTL
 }
 
 // sender is an address from which heartbeats come.
 type sender struct {
-	lines  uint64 // our lines received from it
-	id     string // of the last heartbeat
-	at     time.Time
-	first  uint64    // number of sent lines in the first heartbeat of the id
-	base   uint64    // lines at that time
-	shared time.Time // when the id last changed
+	lines    uint64 // our lines received from it
+	id       string // of the last heartbeat
+	at       time.Time
+	first    uint64    // number of sent lines in the first heartbeat of the id
+	base     uint64    // lines at that time
+	sharedAt time.Time // when the id last changed
 }
 
-// heartbeat parses the number of lines that a sender has sent, and records the number that arrived. Heartbeats without
-// an id, a gauge of 1, come from senders in other languages.
-func (r *reader) heartbeat(value []byte) error {
+// readHeartbeat parses the number of lines that a sender has sent, and records the number that arrived. Heartbeats
+// without an id, a gauge of 1, come from senders in other languages.
+func (r *reader) readHeartbeat(value []byte) error {
 	member, ok := bytes.CutSuffix(value, []byte("|s"))
 	if !ok {
 		return nil
@@ -91,31 +91,31 @@ func (r *reader) heartbeat(value []byte) error {
 	}
 	now := r.cfg.Now()
 	if !relayed {
-		r.complete(id, &flow, r.now.ours()-r.before-1, now)
+		r.completeFlow(id, &flow, r.counters.ownLineCount()-r.linesBefore-1, now)
 	}
-	r.flows.put(id, flow, now)
+	r.flows.storeFlow(id, flow, now)
 	return nil
 }
 
-// complete completes the flow of a heartbeat. before is the number of lines before it in its datagram.
-func (r *reader) complete(id string, flow *arrival.Flow, before uint64, now time.Time) {
-	if flow.Uncounted = !r.remember(now); flow.Uncounted {
+// completeFlow completes the flow of a heartbeat. before is the number of lines before it in its datagram.
+func (r *reader) completeFlow(id string, flow *arrival.Flow, before uint64, now time.Time) {
+	if flow.Uncounted = !r.ensureSender(now); flow.Uncounted {
 		return
 	}
 	s := r.sender
 	lines := s.lines + before
 	if s.id != id {
 		if s.id != "" && now.Sub(s.at) < flowTTL {
-			s.shared = now
+			s.sharedAt = now
 		}
 		s.id, s.first, s.base = id, flow.Sent, lines
 	}
 	s.at = now
-	flow.First, flow.Received, flow.Uncounted = s.first, lines-s.base, now.Sub(s.shared) < flowTTL
+	flow.First, flow.Received, flow.Uncounted = s.first, lines-s.base, now.Sub(s.sharedAt) < flowTTL
 }
 
-// remember ensures that there is a sender, and reports whether the datagram has an address and there is room.
-func (r *reader) remember(now time.Time) bool {
+// ensureSender ensures that there is a sender, and reports whether the datagram has an address and there is room.
+func (r *reader) ensureSender(now time.Time) bool {
 	if r.sender != nil {
 		return true
 	}

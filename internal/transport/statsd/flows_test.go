@@ -69,7 +69,7 @@ func listenAt(t *testing.T) (l running, now *atomic.Int64, to net.Conn) {
 }
 
 // A listener that does not know all senders reports that, and forgets silent senders.
-func TestMoreSendersThanAreRemembered(t *testing.T) {
+func TestListener_ReceivedIsIncompleteWithTooManySenders(t *testing.T) {
 	t.Parallel()
 	l, now, conn := listenAt(t)
 	if _, complete := l.Received(); !complete {
@@ -102,7 +102,7 @@ func TestMoreSendersThanAreRemembered(t *testing.T) {
 }
 
 // If two senders share an address, the sender of its lines is unknown, even while one of them is silent.
-func TestLossOfTwoSendersAtOneAddressIsUnknown(t *testing.T) {
+func TestListener_DoesNotCountLinesOfSendersWithOneAddress(t *testing.T) {
 	t.Parallel()
 	l, now, conn := listenAt(t)
 	for i, c := range []struct {
@@ -130,7 +130,7 @@ func TestLossOfTwoSendersAtOneAddressIsUnknown(t *testing.T) {
 
 // Counts that are sent after their second carry it once a receiver of ours has reported. Other servers do not get the
 // second, and a forwarded line loses it.
-func TestLateCountsSayTheirSecond(t *testing.T) {
+func TestSender_StampsLateCountsAfterAReport(t *testing.T) {
 	t.Parallel()
 	in, to := newInbox(), upstream(t)
 	in.seconds = make(chan int64, 1000)

@@ -14,11 +14,11 @@ import (
 // forwarder forwards lines to another StatsD server in its own datagrams. Readers never wait for it: if its queue is
 // full, the oldest datagrams are dropped and counted.
 type forwarder struct {
-	to   string
-	log  *slog.Logger
-	link *link     // this and the next two fields belong to run
-	down bool      // the outage has been logged
-	said time.Time // when the last outage was logged
+	to       string
+	log      *slog.Logger
+	link     *link     // this and the next two fields belong to run
+	down     bool      // the outage has been logged
+	loggedAt time.Time // when the last outage was logged
 
 	queue chan datagram
 
@@ -53,13 +53,13 @@ func (f *forwarder) push(p datagram) {
 		case f.queue <- p:
 			return
 		default:
-			f.drop()
+			f.dropOldest()
 		}
 	}
 }
 
-// drop drops the oldest datagram, and reports whether there was one.
-func (f *forwarder) drop() bool {
+// dropOldest drops the oldest datagram, and reports whether there was one.
+func (f *forwarder) dropOldest() bool {
 	select {
 	case oldest := <-f.queue:
 		f.dropped.Add(oldest.lines)
@@ -84,7 +84,7 @@ func (f *forwarder) run(ctx context.Context) {
 	for last.Err() == nil && len(f.queue) > 0 { // no other goroutine takes from it now
 		f.send(last, <-f.queue)
 	}
-	for f.drop() {
+	for f.dropOldest() {
 	}
 }
 
@@ -101,15 +101,15 @@ func (f *forwarder) send(ctx context.Context, p datagram) {
 			err = errRefused
 		}
 	}
-	f.report(err)
+	f.logOutage(err)
 }
 
-// report logs an outage and its end. Of a server that comes and goes it logs one outage in ten seconds.
-func (f *forwarder) report(err error) {
+// logOutage logs an outage and its end. Of a server that comes and goes it logs one outage in ten seconds.
+func (f *forwarder) logOutage(err error) {
 	now := time.Now()
 	switch {
-	case err != nil && !f.down && now.Sub(f.said) > quiet:
-		f.down, f.said = true, now
+	case err != nil && !f.down && now.Sub(f.loggedAt) > quiet:
+		f.down, f.loggedAt = true, now
 		f.log.Warn("statsd: cannot forward; lines are lost until it works again", "to", f.to, "err", err)
 	case err == nil && f.down:
 		f.down = false
@@ -124,7 +124,7 @@ func (f *forwarder) write(ctx context.Context, b []byte) error {
 	return f.link.write(ctx, b)
 }
 
-func (f *forwarder) stats() ForwardStats {
+func (f *forwarder) forwardStats() ForwardStats {
 	return ForwardStats{
 		Lines: f.lines.Load(), Datagrams: f.sent.Load(), Dropped: f.dropped.Load(),
 		Errors: f.errors.Load(), Refused: f.link.refused.Load(),
@@ -133,31 +133,31 @@ func (f *forwarder) stats() ForwardStats {
 
 // outbox packs the lines of one reader into datagrams. A nil outbox is empty. It is not safe for concurrent use.
 type outbox struct {
-	to  *forwarder
-	now datagram
+	to      *forwarder
+	current datagram
 }
 
 // add adds a line, byte for byte.
 func (o *outbox) add(line []byte) {
-	if len(o.now.b) > 0 && len(o.now.b)+1+len(line) > forwardMTU {
+	if len(o.current.b) > 0 && len(o.current.b)+1+len(line) > forwardMTU {
 		o.flush()
 	}
-	if o.now.b == nil {
-		o.now.b = make([]byte, 0, forwardMTU)
+	if o.current.b == nil {
+		o.current.b = make([]byte, 0, forwardMTU)
 	}
-	if len(o.now.b) > 0 {
-		o.now.b = append(o.now.b, '\n')
+	if len(o.current.b) > 0 {
+		o.current.b = append(o.current.b, '\n')
 	}
-	o.now.b = append(o.now.b, line...)
-	o.now.lines++
+	o.current.b = append(o.current.b, line...)
+	o.current.lines++
 }
 
-func (o *outbox) empty() bool { return o == nil || o.now.lines == 0 }
+func (o *outbox) isEmpty() bool { return o == nil || o.current.lines == 0 }
 
 func (o *outbox) flush() {
-	if !o.empty() {
-		o.to.push(o.now)
-		o.now = datagram{}
+	if !o.isEmpty() {
+		o.to.push(o.current)
+		o.current = datagram{}
 	}
 }
 
@@ -187,7 +187,7 @@ func newRendezvous(servers []string) (rendezvous, error) {
 	return r, nil
 }
 
-func (r rendezvous) of(name []byte) int {
+func (r rendezvous) serverOf(name []byte) int {
 	h, best, server := canon.FNV1a(name), uint64(0), 0
 	for i, s := range r {
 		if bid := mix(h ^ s); bid > best {
@@ -197,9 +197,9 @@ func (r rendezvous) of(name []byte) int {
 	return server
 }
 
-// mix is the output function of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014,
-// with the constants of Stafford's variant 13). FNV alone hardly carries a difference in the last bytes to the high
-// bits, by which bids are compared.
+// mix applies the output function of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators",
+// 2014, with the constants of Stafford's variant 13). FNV alone hardly carries a difference in the last bytes to the
+// high bits, by which bids are compared.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -53,7 +53,7 @@ const mixed = "api.latency:320|ms|@0.1\r\n" +
 	"hp.news.t.hot_param.a=1:9|g"
 
 // Foreign lines are forwarded byte for byte, and our lines too with ForwardAll.
-func TestForward(t *testing.T) {
+func TestForwarder_SendsForeignLinesUnchanged(t *testing.T) {
 	t.Parallel()
 	foreign := []string{"api.latency:320|ms|@0.1\r", "who knows what this is\xff", "_sc|db|0|#a:b", "api.users:17|s"}
 	all := slices.DeleteFunc(strings.Split(mixed, "\n"), func(s string) bool { return s == "" })
@@ -77,7 +77,7 @@ func TestForward(t *testing.T) {
 }
 
 // Lines that wait to be forwarded at the end are sent.
-func TestForwardAtTheEnd(t *testing.T) {
+func TestForwarder_SendsWaitingLinesAtTheEnd(t *testing.T) {
 	t.Parallel()
 	to, in := upstream(t), newInbox()
 	l := listen(t, in, statsd.ListenerConfig{Addresses: []string{"tcp://127.0.0.1:0"}, Forward: to.LocalAddr().String(),
@@ -97,7 +97,7 @@ func TestForwardAtTheEnd(t *testing.T) {
 
 // A server that takes nothing costs the lines for it, the oldest first, and
 // nothing else.
-func TestForwardToAWedgedServer(t *testing.T) {
+func TestForwarder_DropsOldestLinesForAWedgedServer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	wedged, err := net.ListenPacket("unixgram", path)
@@ -124,7 +124,7 @@ func TestForwardToAWedgedServer(t *testing.T) {
 }
 
 // An absent server is logged once, and receives the lines that come after it appears.
-func TestForwardToAnAbsentServer(t *testing.T) {
+func TestForwarder_LogsAnAbsentServerOnce(t *testing.T) {
 	t.Parallel()
 	addr, in := freeport.Addr(t), newInbox()
 	log := &logTo{}
@@ -153,7 +153,7 @@ func TestForwardToAnAbsentServer(t *testing.T) {
 }
 
 // A listener that forwards to itself would send the same lines for ever.
-func TestForwardToItself(t *testing.T) {
+func TestNewListener_RefusesToForwardToItself(t *testing.T) {
 	t.Parallel()
 	_, port, _ := net.SplitHostPort(freeport.Addr(t))
 	path := filepath.Join(t.TempDir(), "s")

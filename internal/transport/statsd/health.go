@@ -31,8 +31,8 @@ type health struct {
 	refused struct{ first, last time.Time }
 }
 
-// sentBatch records the result of a batch. errRefused refers to a datagram before it.
-func (h *health) sentBatch(err error) {
+// recordBatch records the result of a batch. errRefused refers to a datagram before it.
+func (h *health) recordBatch(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -46,14 +46,14 @@ func (h *health) sentBatch(err error) {
 	h.update(now)
 }
 
-func (h *health) sentHeartbeat(id string) {
+func (h *health) recordHeartbeat(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.monitor.HeartbeatSent(id)
 }
 
-// observe records a publisher's report, and returns whether the publisher received new lines of this flow.
-func (h *health) observe(now time.Time, r arrival.Report) (arrives bool) {
+// observeReport records a publisher's report, and returns whether the publisher received new lines of this flow.
+func (h *health) observeReport(now time.Time, r arrival.Report) (arrives bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	arrives = h.monitor.Observe(now, r)
@@ -82,22 +82,22 @@ func (h *health) update(now time.Time) {
 	h.down = err
 }
 
-// reported reports whether a receiver of ours has reported on the lines sent to this server.
-func (h *health) reported() bool {
+// hasReport reports whether a receiver of ours has reported on the lines sent to this server.
+func (h *health) hasReport() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.monitor.State() != arrival.Unknown
 }
 
-func (h *health) id() string {
+func (h *health) flowID() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.monitor.ID()
 }
 
-// read returns the share of the counts that is lost, or -1 if it is not known, the state, and why counts are lost, or
-// nil if they are not.
-func (h *health) read() (loss float64, state arrival.State, down error) {
+// readState returns the share of the counts that is lost, or -1 if it is not known, the state, and why counts are lost,
+// or nil if they are not.
+func (h *health) readState() (loss float64, state arrival.State, down error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	loss, known := h.monitor.Loss()
@@ -110,8 +110,8 @@ func (h *health) read() (loss float64, state arrival.State, down error) {
 // FlowIDs returns the ids under which receivers report the lines that arrived from this Sender.
 func (s *Sender) FlowIDs() []string {
 	var ids []string
-	for _, l := range s.servers {
-		if id := l.health.id(); id != "" {
+	for _, q := range s.servers {
+		if id := q.health.flowID(); id != "" {
 			ids = append(ids, id)
 		}
 	}
@@ -129,8 +129,8 @@ func (s *Sender) Observe(r arrival.Report) (arrives bool) {
 		r.Complete = false
 		r.Complete = complete && !s.standby.Observe(r)
 	}
-	for _, l := range s.servers {
-		arrives = l.health.observe(now, r) || arrives
+	for _, q := range s.servers {
+		arrives = q.health.observeReport(now, r) || arrives
 	}
 	return arrives
 }
@@ -138,14 +138,14 @@ func (s *Sender) Observe(r arrival.Report) (arrives bool) {
 // Status returns a text for people and reports whether counts arrive at all servers, as far as that is known.
 func (s *Sender) Status() (text string, ok bool) {
 	text, worst := "counts arrive", -1.0
-	for _, l := range s.servers {
-		loss, state, down := l.health.read()
+	for _, q := range s.servers {
+		loss, state, down := q.health.readState()
 		worst = max(worst, loss)
 		switch {
 		case down != nil:
-			return fmt.Sprintf("%s: %v", l.server, down), false
+			return fmt.Sprintf("%s: %v", q.server, down), false
 		case state == arrival.Unknown:
-			text = "unknown whether counts arrive at " + l.server + ": no aggregator reports it"
+			text = "unknown whether counts arrive at " + q.server + ": no aggregator reports it"
 		}
 	}
 	if worst >= 0 {

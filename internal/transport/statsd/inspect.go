@@ -47,10 +47,10 @@ func Inspect(ctx context.Context, t Target) Inspection {
 		in.readFile(t.File)
 	}
 	if t.Addr != "" {
-		in.AddrErr = errorText(probe(ctx, t.Addr))
+		in.AddrErr = errorText(probeAddr(ctx, t.Addr))
 	}
 	if t.Admin != "" {
-		in.AdminErr = errorText(in.manage(ctx, t.Admin))
+		in.AdminErr = errorText(in.inspectAdmin(ctx, t.Admin))
 	}
 	return in
 }
@@ -62,8 +62,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// probe sends an empty line, which servers ignore. On loopback the kernel reports if no socket listens.
-func probe(ctx context.Context, addr string) error {
+// probeAddr sends an empty line, which servers ignore. On loopback the kernel reports if no socket listens.
+func probeAddr(ctx context.Context, addr string) error {
 	d := net.Dialer{Timeout: inspectWithin}
 	network := "udp"
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
@@ -89,52 +89,52 @@ func probe(ctx context.Context, addr string) error {
 // quietFor is the silence that ends the list of settings, which has no last line.
 const quietFor = 300 * time.Millisecond
 
-// manager is a connection to the management interface, which takes one command at a time.
-type manager struct {
+// adminConn is a connection to the management interface, which takes one command at a time.
+type adminConn struct {
 	conn net.Conn
 	r    *bufio.Reader
 }
 
-func (in *Inspection) manage(ctx context.Context, addr string) error {
+func (in *Inspection) inspectAdmin(ctx context.Context, addr string) error {
 	d := net.Dialer{Timeout: inspectWithin}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("statsd: management interface: %w", err)
 	}
 	defer conn.Close()
-	m := manager{conn, bufio.NewReader(conn)}
-	health, err := m.ask("health", func(line string) bool { return strings.HasPrefix(line, "health:") })
+	m := adminConn{conn, bufio.NewReader(conn)}
+	health, err := m.runCommand("health", func(line string) bool { return strings.HasPrefix(line, "health:") })
 	if err != nil {
 		return err
 	}
 	in.Health = health["health"]
-	settings, err := m.ask("config", nil)
+	settings, err := m.runCommand("config", nil)
 	if err != nil {
 		return err
 	}
 	in.Settings, in.Known = settings, true
-	stats, err := m.ask("stats", func(line string) bool { return line == "END" })
+	stats, err := m.runCommand("stats", func(line string) bool { return line == "END" })
 	in.BadLines = stats["messages.bad_lines_seen"]
 	return err
 }
 
 const maxLines = 10_000
 
-// ask sends a command and reads "name: value" lines up to the last one, or until the server is silent.
-func (m manager) ask(command string, last func(string) bool) (map[string]string, error) {
+// runCommand sends a command and reads "name: value" lines up to the last one, or until the server is silent.
+func (a adminConn) runCommand(command string, last func(string) bool) (map[string]string, error) {
 	fail := func(err error) error {
 		return fmt.Errorf("statsd: management interface: %s: %w; is this a Node.js statsd?", command, err)
 	}
-	if _, err := m.conn.Write([]byte(command + "\n")); err != nil {
+	if _, err := a.conn.Write([]byte(command + "\n")); err != nil {
 		return nil, fail(err)
 	}
 	out := map[string]string{}
 	patience := inspectWithin
 	for range maxLines {
-		if err := m.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := a.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			return nil, fail(err)
 		}
-		line, err := m.r.ReadString('\n')
+		line, err := a.r.ReadString('\n')
 		if errors.Is(err, os.ErrDeadlineExceeded) && last == nil && len(out) > 0 {
 			return out, nil
 		}

@@ -38,7 +38,7 @@ func managed(t *testing.T, answers map[string]string) string {
 	return ln.Addr().String()
 }
 
-func TestInspectAsksTheServer(t *testing.T) {
+func TestInspect_ReadsTheManagementInterface(t *testing.T) {
 	t.Parallel()
 	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestInspectAsksTheServer(t *testing.T) {
 	}
 }
 
-func TestInspectSaysWhatDoesNotAnswer(t *testing.T) {
+func TestInspect_ReportsWhatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestInspectSaysWhatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestInspectReadsConfigJS(t *testing.T) {
+func TestInspect_ReadsConfigJS(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "config.js")
 	text := `/* deleteIdleStats: true */

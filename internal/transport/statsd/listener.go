@@ -121,8 +121,8 @@ type Listener struct {
 type source interface {
 	run(context.Context) error
 	close() error
-	addr() net.Addr
-	received() received
+	listenAddress() net.Addr
+	lineCounters() received
 }
 
 // NewListener binds the addresses; the kernel keeps datagrams that arrive before Run. Without Run call Close.
@@ -146,7 +146,7 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 		}
 	}
 	for _, s := range cfg.Addresses {
-		if err := l.open(s); err != nil {
+		if err := l.openAddress(s); err != nil {
 			_ = l.Close()
 			return nil, err
 		}
@@ -156,7 +156,7 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 			in: newSingle(packets{c}), reader: l.newReader(), from: &l.senders})
 	}
 	for _, a := range l.Addrs() {
-		if l.forward != nil && l.forward.link.addr.reaches(a) {
+		if l.forward != nil && l.forward.link.addr.reachesSocket(a) {
 			_ = l.Close()
 			return nil, fmt.Errorf("statsd: what is forwarded to %s would come back: it is listened on here",
 				cfg.Forward)
@@ -165,7 +165,7 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 	return l, nil
 }
 
-func (l *Listener) open(s string) error {
+func (l *Listener) openAddress(s string) error {
 	a, err := parseListen(s)
 	if err != nil {
 		return err
@@ -189,13 +189,13 @@ func (l *Listener) newReader() *reader {
 }
 
 // Addr returns the first address that is listened on.
-func (l *Listener) Addr() net.Addr { return l.sources[0].addr() }
+func (l *Listener) Addr() net.Addr { return l.sources[0].listenAddress() }
 
 // Addrs returns the addresses of the sockets, in the order of the configuration.
 func (l *Listener) Addrs() []net.Addr {
 	var out []net.Addr
 	for _, s := range l.sources {
-		out = append(out, s.addr())
+		out = append(out, s.listenAddress())
 	}
 	return out
 }
@@ -234,7 +234,7 @@ func (l *Listener) Run(ctx context.Context) error {
 // heartbeats came: senders send one each second, so that silence then means that they are cut off.
 func (l *Listener) LastReceived() (last time.Time, promised bool) {
 	for _, s := range l.sources {
-		r := s.received()
+		r := s.lineCounters()
 		if r.heard.After(last) {
 			last = r.heard
 		}
@@ -244,13 +244,13 @@ func (l *Listener) LastReceived() (last time.Time, promised bool) {
 }
 
 // LeavesOut reports whether counts that arrive now may be left out, because this process stood still.
-func (l *Listener) LeavesOut() bool { return l.cfg.Standstill.Recent() && l.untimed() }
+func (l *Listener) LeavesOut() bool { return l.cfg.Standstill.Recent() && l.hasUntimedSource() }
 
-// untimed reports whether a source does not know when its lines arrived.
-func (l *Listener) untimed() bool {
+// hasUntimedSource reports whether a source does not know when its lines arrived.
+func (l *Listener) hasUntimedSource() bool {
 	return slices.ContainsFunc(l.sources, func(s source) bool {
 		d, ok := s.(*datagrams)
-		return !ok || !d.in.timed()
+		return !ok || !d.in.hasArrivalTimes()
 	})
 }
 
@@ -265,14 +265,14 @@ func (l *Listener) Stats() ListenerStats {
 		SendersRejected:     l.senders.rejected.Load(),
 	}
 	for _, s := range l.sources {
-		r := s.received()
+		r := s.lineCounters()
 		r.addTo(&out)
 		if d, ok := s.(*datagrams); ok {
-			d.stats(&out)
+			d.addStatsTo(&out)
 		}
 	}
 	if l.forward != nil {
-		out.Forward = new(l.forward.stats())
+		out.Forward = new(l.forward.forwardStats())
 	}
 	return out
 }

@@ -64,17 +64,17 @@ type ForwardStats struct {
 // received holds the counters of one reader.
 type received struct {
 	LineStats
-	faults [faults]uint64
+	faults [faultCount]uint64
 	heard  time.Time // of our last line, or zero before the first
 }
 
-// ours returns the number of lines with our names.
-func (r *received) ours() uint64 { return r.Lines - r.Foreign - r.OtherTypes }
+// ownLineCount returns the number of lines with our names.
+func (r *received) ownLineCount() uint64 { return r.Lines - r.Foreign - r.OtherTypes }
 
 // addTo adds the counters to the counters of other readers.
 func (r *received) addTo(all *ListenerStats) {
 	addCounters(&all.LineStats, r.LineStats)
-	for f := noFault + 1; f < faults; f++ {
+	for f := noFault + 1; f < faultCount; f++ {
 		all.MalformedBy[reasons[f].name] = MalformedStats{all.MalformedBy[reasons[f].name].Lines + r.faults[f]}
 	}
 }

@@ -25,7 +25,7 @@ func listenInMemory(t *testing.T, sockets ...*memorySocket) running {
 	return listen(t, newInbox(), cfg)
 }
 
-func TestLossIsSeenByItsSenderAlone(t *testing.T) {
+func TestSender_SeesItsOwnLossAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var percent, none atomic.Int64
@@ -67,7 +67,7 @@ func TestLossIsSeenByItsSenderAlone(t *testing.T) {
 }
 
 // An aggregator that publishes, and to which nothing comes, has not received anything.
-func TestNothingReceives(t *testing.T) {
+func TestSender_IsDownIfNothingArrives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var all atomic.Int64
@@ -91,7 +91,7 @@ func TestNothingReceives(t *testing.T) {
 
 // Lines that pass through another hop are not a loss: two senders from one address, unix sockets, another program of
 // ours.
-func TestLossBehindRelaysIsUnknown(t *testing.T) {
+func TestSender_LossBehindRelaysIsUnknown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var none atomic.Int64
@@ -137,7 +137,7 @@ func TestLossBehindRelaysIsUnknown(t *testing.T) {
 }
 
 // A listener counts the lines of senders that have an address. Of others it knows only what their heartbeats say.
-func TestReceived_CountsLinesOfSendersWithAnAddress(t *testing.T) {
+func TestListener_ReceivedCountsLinesOfSendersWithAnAddress(t *testing.T) {
 	t.Parallel()
 	dir, counted, uncounted := t.TempDir(), arrival.Flow{Sent: 12, First: 10, Received: 2},
 		arrival.Flow{Sent: 12, Uncounted: true}

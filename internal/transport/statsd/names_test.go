@@ -11,13 +11,13 @@ import (
 )
 
 // Names are forgotten when there are too many; the counts are not.
-func TestManyNamesLoseNothing(t *testing.T) {
+func TestReader_LosesNoCountWithManyNames(t *testing.T) {
 	t.Parallel()
 	got := sink{}
 	r := testReader(got, func(c *ListenerConfig) { c.MaxNames = 10 })
 	for range 3 {
 		for i := range 25 {
-			r.packet(fmt.Appendf(nil, "hp.news.topic.hot_param.id=%d:1|c", i))
+			r.readPacket(fmt.Appendf(nil, "hp.news.topic.hot_param.id=%d:1|c", i))
 		}
 	}
 	r.finish()
@@ -33,7 +33,7 @@ func TestManyNamesLoseNothing(t *testing.T) {
 
 // Any names take a bounded number of bytes, and no count is lost. The test is not parallel, because it measures the
 // memory of the whole process.
-func TestLongNamesAreBoundedInBytes(t *testing.T) {
+func TestReader_BoundsBytesOfLongNames(t *testing.T) {
 	var total, most uint64
 	heap := func() uint64 {
 		var m runtime.MemStats
@@ -55,8 +55,8 @@ func TestLongNamesAreBoundedInBytes(t *testing.T) {
 		line = fmt.Appendf(line[:0], "hp.news.topic.hot_param.id=%d", i)
 		line = append(line, bytes.Repeat([]byte{'x'}, 7000)...)
 		n := len(line)
-		r.packet(append(line, ":seen=1|s"...))
-		r.packet(append(line[:n], ":1|c"...))
+		r.readPacket(append(line, ":seen=1|s"...))
+		r.readPacket(append(line[:n], ":1|c"...))
 		if i%1000 == 999 {
 			most = max(most, heap()-before)
 		}
@@ -69,16 +69,16 @@ func TestLongNamesAreBoundedInBytes(t *testing.T) {
 }
 
 // The client sketches of known names take room too, and a flood of members alone is bounded as names are.
-func TestClientSketchesOfKnownNamesAreBoundedInBytes(t *testing.T) {
+func TestReader_BoundsBytesOfClientSketches(t *testing.T) {
 	t.Parallel()
 	got := sink{}
 	r := testReader(got, func(c *ListenerConfig) { c.MaxNameBytes = 64 << 10 })
 	for range 3 {
 		for i := range 200 {
-			r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=%d:1|c", i))
+			r.readPacket(fmt.Appendf(nil, "hp.news.t.hot_param.a=%d:1|c", i))
 		}
 		for i := range 200 {
-			r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=%d:seen=1|s", i))
+			r.readPacket(fmt.Appendf(nil, "hp.news.t.hot_param.a=%d:seen=1|s", i))
 			if r.sums.bytes > 66<<10 {
 				t.Fatalf("%d bytes", r.sums.bytes)
 			}

@@ -71,7 +71,7 @@ func many(n int) []hottype.Count {
 	return counts
 }
 
-func TestAbsentServerAppears(t *testing.T) {
+func TestSender_SendsWhenAnAbsentServerAppears(t *testing.T) {
 	t.Parallel()
 	var log logTo
 	addr := freeport.Addr(t)
@@ -100,7 +100,7 @@ func TestAbsentServerAppears(t *testing.T) {
 	}
 }
 
-func TestUnixServerRestarts(t *testing.T) {
+func TestSender_SendsToARestartedUnixServer(t *testing.T) {
 	t.Parallel()
 	addr := "unix:" + filepath.Join(t.TempDir(), "s")
 	s := sender(t, statsd.SenderConfig{Servers: []string{addr}})
@@ -114,7 +114,7 @@ func TestUnixServerRestarts(t *testing.T) {
 	second.await(t, "t?a=1", 1)
 }
 
-func TestAbsentUnixServer(t *testing.T) {
+func TestSender_DropsCountsForAnAbsentUnixServer(t *testing.T) {
 	t.Parallel()
 	s := sender(t, statsd.SenderConfig{Servers: []string{"unix:" + filepath.Join(t.TempDir(), "nobody")}})
 	for range 3 {
@@ -129,7 +129,7 @@ func TestAbsentUnixServer(t *testing.T) {
 
 // A unix socket whose server does not read fills up. Send does not notice, and counts without room in the kernel are
 // dropped when their time is over.
-func TestWedgedSocket(t *testing.T) {
+func TestSender_DropsCountsForAWedgedSocket(t *testing.T) {
 	t.Parallel()
 	s := sender(t, statsd.SenderConfig{Servers: []string{wedge(t)}, MTU: 50, Timeout: 50 * time.Millisecond,
 		MaxQueued: 3000})
@@ -166,7 +166,7 @@ func TestWedgedSocket(t *testing.T) {
 }
 
 // A name server that never answers costs the counts, and only the first look-up waits for it.
-func TestDeadNameServer(t *testing.T) {
+func TestSender_WaitsOnceForADeadNameServer(t *testing.T) {
 	t.Parallel()
 	s := sender(t, statsd.SenderConfig{
 		Servers: []string{"statsd.example.org:8125"}, Timeout: 50 * time.Millisecond, Resolver: deadNameServer(t),
@@ -183,7 +183,7 @@ func TestDeadNameServer(t *testing.T) {
 }
 
 // One server that is sick takes no time from the other.
-func TestSickServerBesideAHealthyOne(t *testing.T) {
+func TestSender_SickServerDoesNotDelayAHealthyOne(t *testing.T) {
 	t.Parallel()
 	for name, sick := range map[string]string{
 		"wedged":    wedge(t),
@@ -238,7 +238,7 @@ func TestSickServerBesideAHealthyOne(t *testing.T) {
 
 // A host name works, and keeps its address when it no longer resolves, or when
 // the name server hangs.
-func TestNameThatStopsResolving(t *testing.T) {
+func TestSender_KeepsAddressOfANameThatStopsResolving(t *testing.T) {
 	t.Parallel()
 	for name, resolver := range map[string]*net.Resolver{
 		"fails": {PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/batchqueue"
 )
 
-func TestPace(t *testing.T) {
+func TestPacer_SendTimeOfBatches(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1700000000, 0)
 	for name, tc := range map[string]struct {
@@ -27,13 +27,13 @@ func TestPace(t *testing.T) {
 		"nothing":                           {0, 0, 0, 0},
 	} {
 		p := pacer{start: start, over: 80 * time.Millisecond, total: tc.total}
-		if due := p.due(tc.counts, tc.datagrams).Sub(start); due != tc.due {
+		if due := p.sendTime(tc.counts, tc.datagrams).Sub(start); due != tc.due {
 			t.Errorf("%s: due after %v, want %v", name, due, tc.due)
 		}
 	}
 }
 
-func TestPaceStaysInItsTimeAndMakesNothingGoodAtOnce(t *testing.T) {
+func TestPacer_StaysInItsTimeWithoutBursts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := pacer{
@@ -47,8 +47,8 @@ func TestPaceStaysInItsTimeAndMakesNothingGoodAtOnce(t *testing.T) {
 			datagrams += rapid.IntRange(0, 50).Draw(t, "datagrams")
 			// Held up for a while, or not; and then it waits.
 			now := last.Add(time.Duration(rapid.Int64Range(0, int64(20*time.Millisecond)).Draw(t, "held up")))
-			p = p.from(now, counts, datagrams)
-			due := p.due(counts, datagrams)
+			p = p.paceFrom(now, counts, datagrams)
+			due := p.sendTime(counts, datagrams)
 			if due.After(end) && due.After(now) {
 				t.Fatalf("due %v, now %v, end %v", due.Sub(now), now, end)
 			}
@@ -62,7 +62,7 @@ func TestPaceStaysInItsTimeAndMakesNothingGoodAtOnce(t *testing.T) {
 	})
 }
 
-func TestPause(t *testing.T) {
+func TestWaitUntil_EndsEarlyForNextBatch(t *testing.T) {
 	t.Parallel()
 	waiting := []hottype.Count{{Key: "k", N: 1}}
 	for name, tc := range map[string]struct {
@@ -90,7 +90,7 @@ func TestPause(t *testing.T) {
 			if tc.meets != nil {
 				tc.meets(q, cancel)
 			}
-			if onTime := pause(ctx, start.Add(tc.until), q); onTime != tc.onTime || time.Since(start) != tc.took {
+			if onTime := waitUntil(ctx, start.Add(tc.until), q); onTime != tc.onTime || time.Since(start) != tc.took {
 				t.Errorf("%s: %t after %v", name, onTime, time.Since(start))
 			}
 		})

@@ -31,16 +31,16 @@ type packer struct {
 	// second is appended to the next line, unless it is 0.
 	second int64
 
-	// Since begin.
+	// Since beginBatch.
 	sent    uint64 // requests
 	written int    // datagrams
 	failed  error  // the first error
-	stop    bool   // writing is over until the next begin
+	stop    bool   // writing is over until the next beginBatch
 
 	lines, datagrams atomic.Uint64
 }
 
-func (p *packer) begin(ctx context.Context) {
+func (p *packer) beginBatch(ctx context.Context) {
 	p.ctx = ctx
 	p.buf, p.group, p.n = p.buf[:0], p.group[:0], 0
 	p.sent, p.written, p.failed, p.stop = 0, 0, nil, false
@@ -57,20 +57,20 @@ func (p *packer) Send(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// end ends the group, which stands for n requests.
-func (p *packer) end(n uint64) {
+// finishGroup ends the group, which stands for n requests.
+func (p *packer) finishGroup(n uint64) {
 	if whole := len(p.group) - 1; len(p.buf) > 0 && len(p.buf)+1+whole > p.mtu && whole <= p.mtu {
 		p.flush()
 	}
 	// A group that does not fit into one datagram is cut between lines.
 	for line := range bytes.Lines(p.group) {
-		p.add(line[:len(line)-1], n)
+		p.addLine(line[:len(line)-1], n)
 		n = 0 // the counter comes first, and its datagram stands for the requests
 	}
 	p.group = p.group[:0]
 }
 
-func (p *packer) add(line []byte, n uint64) {
+func (p *packer) addLine(line []byte, n uint64) {
 	if len(p.buf) > 0 && len(p.buf)+1+len(line) > p.mtu {
 		p.flush()
 	}
@@ -140,27 +140,27 @@ const (
 	paceLag = 4 * time.Millisecond
 )
 
-// due returns the time at which the next datagram may be sent after the given counts and datagrams. It never decreases
-// and is never later than over after the start.
-func (p pacer) due(counts, datagrams int) time.Time {
+// sendTime returns the time at which the next datagram may be sent after the given counts and datagrams. It never
+// decreases and is never later than over after the start.
+func (p pacer) sendTime(counts, datagrams int) time.Time {
 	even := time.Duration(float64(p.over) * float64(counts-p.counts) / float64(max(p.total-p.counts, 1)))
 	quick := time.Duration(datagrams-p.datagrams) * perDatagram
 	return p.start.Add(min(even, quick, p.over))
 }
 
-// from returns the pace to continue with. A sender that was held up spreads the rest over the time left, and does not
-// send it in one burst.
-func (p pacer) from(now time.Time, counts, datagrams int) pacer {
-	if now.Sub(p.due(counts, datagrams)) < paceLag {
+// paceFrom returns the pace to continue with. A sender that was held up spreads the rest over the time left, and does
+// not send it in one burst.
+func (p pacer) paceFrom(now time.Time, counts, datagrams int) pacer {
+	if now.Sub(p.sendTime(counts, datagrams)) < paceLag {
 		return p
 	}
 	left := p.start.Add(p.over).Sub(now)
 	return pacer{start: now, over: max(left, 0), total: p.total, counts: counts, datagrams: datagrams}
 }
 
-// pause waits until a time. It reports false at once if ctx has ended or the next batch is in the queue, because this
-// batch is then late.
-func pause(ctx context.Context, until time.Time, next *batchqueue.Queue) bool {
+// waitUntil waits until a time. It reports false at once if ctx has ended or the next batch is in the queue, because
+// this batch is then late.
+func waitUntil(ctx context.Context, until time.Time, next *batchqueue.Queue) bool {
 	d := time.Until(until)
 	if d < paceStep {
 		return true

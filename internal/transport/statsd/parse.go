@@ -37,7 +37,7 @@ type value struct {
 func parseValue(rest []byte, most int64) value {
 	values, rest, ok := bytes.Cut(rest, []byte{'|'})
 	if !ok {
-		return broken(noType)
+		return malformedValue(noType)
 	}
 	typ, rest, more := bytes.Cut(rest, []byte{'|'})
 	v := value{kind: kindOf(typ)}
@@ -48,13 +48,13 @@ func parseValue(rest []byte, most int64) value {
 	case otherType:
 		return v
 	case malformed:
-		return broken(badType)
+		return malformedValue(badType)
 	}
 	rate := 1.0
 	if more {
 		var f fault
-		if rate, f = v.sections(rest); f != noFault {
-			return broken(f)
+		if rate, f = v.parseSections(rest); f != noFault {
+			return malformedValue(f)
 		}
 	}
 	for more := true; more; {
@@ -62,17 +62,17 @@ func parseValue(rest []byte, most int64) value {
 		part, values, more = bytes.Cut(values, []byte{':'})
 		f, ok := parseNumber(part)
 		if !ok {
-			return broken(badNumber)
+			return malformedValue(badNumber)
 		}
 		v.total += f
 	}
 	if v.total /= rate; v.total > float64(most) {
-		return broken(tooMany)
+		return malformedValue(tooMany)
 	}
 	return v
 }
 
-func broken(f fault) value { return value{kind: malformed, fault: f} }
+func malformedValue(f fault) value { return value{kind: malformed, fault: f} }
 
 func kindOf(typ []byte) kind {
 	switch string(typ) {
@@ -86,8 +86,8 @@ func kindOf(typ []byte) kind {
 	return malformed
 }
 
-// sections reads the sample rate and the time after the type, each of which may occur once.
-func (v *value) sections(rest []byte) (rate float64, f fault) {
+// parseSections reads the sample rate and the time after the type, each of which may occur once.
+func (v *value) parseSections(rest []byte) (rate float64, f fault) {
 	rate = 1
 	rated := false
 	for more := true; more; {
@@ -158,25 +158,25 @@ func isNotice(line []byte) bool {
 //
 // A splitter is not safe for concurrent use.
 type splitter struct {
-	max   int    // longest line, without its end
-	buf   []byte // of a fixed size, greater than max+1
-	n     int    // bytes at its beginning: a line without its end
-	pass  bool   // the current line is too long
-	lines func([]byte)
-	cut   func(line []byte)
+	max         int    // longest line, without its end
+	buf         []byte // of a fixed size, greater than max+1
+	n           int    // bytes at its beginning: a line without its end
+	pass        bool   // the current line is too long
+	handleLines func([]byte)
+	handleCut   func(line []byte)
 }
 
 // newSplitter makes a splitter. lines receives whole lines with line feeds between them. cut receives the beginning of
 // a line that is too long or unfinished at the end. Neither function may keep its argument.
 func newSplitter(longest int, lines, cut func([]byte)) *splitter {
-	return &splitter{max: longest, buf: make([]byte, max(2*longest, 16<<10)), lines: lines, cut: cut}
+	return &splitter{max: longest, buf: make([]byte, max(2*longest, 16<<10)), handleLines: lines, handleCut: cut}
 }
 
-// room returns the buffer for the next bytes; it is never empty.
-func (s *splitter) room() []byte { return s.buf[s.n:] }
+// freeSpace returns the buffer for the next bytes; it is never empty.
+func (s *splitter) freeSpace() []byte { return s.buf[s.n:] }
 
-// filled processes n bytes that were read into room.
-func (s *splitter) filled(n int) {
+// processBytes processes n bytes that were read into freeSpace.
+func (s *splitter) processBytes(n int) {
 	p := s.buf[:s.n+n]
 	if s.pass {
 		end := bytes.IndexByte(p, '\n')
@@ -186,24 +186,25 @@ func (s *splitter) filled(n int) {
 		s.pass, p = false, p[end+1:]
 	}
 	if last := bytes.LastIndexByte(p, '\n'); last >= 0 {
-		s.lines(p[:last])
+		s.handleLines(p[:last])
 		p = p[last+1:]
 	}
 	s.n = copy(s.buf, p)
 	if s.n > s.max+1 { // one more for a carriage return
-		s.cut(s.buf[:s.n])
+		s.handleCut(s.buf[:s.n])
 		s.n, s.pass = 0, true
 	}
 }
 
-// end processes the rest. If whole is true, the sender has ended the stream, so that a line feed may be missing.
-func (s *splitter) end(whole bool) {
+// processRest processes the rest. If whole is true, the sender has ended the stream, so that a line feed may be
+// missing.
+func (s *splitter) processRest(whole bool) {
 	switch {
 	case s.n == 0:
 	case whole:
-		s.lines(s.buf[:s.n])
+		s.handleLines(s.buf[:s.n])
 	default:
-		s.cut(s.buf[:s.n])
+		s.handleCut(s.buf[:s.n])
 	}
 	s.n = 0
 }
@@ -224,11 +225,11 @@ const (
 	badRate
 	badTime
 	badMember
-	faults // the number of faults
+	faultCount // the number of faults
 )
 
 // reasons holds the name of each fault in metrics and its text in the log.
-var reasons = [faults]struct{ name, says string }{
+var reasons = [faultCount]struct{ name, says string }{
 	tooLong:   {"too_long", "the line is too long"},
 	cutOff:    {"cut_off", "the end of the datagram or of the connection cut the line off"},
 	noName:    {"no_name", "the line has no name, or no colon behind it; want name:value|c"},

@@ -53,7 +53,7 @@ func TestParseValue(t *testing.T) {
 	}
 }
 
-func TestMalformedValues(t *testing.T) {
+func TestParseValue_RejectsMalformedValues(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
 		"",

@@ -30,13 +30,13 @@ type reader struct {
 	flows    *flows    // shared with other readers
 	key      []byte    // scratch
 	due      time.Time // time at which the sums are handed over, or zero without sums
-	forget   time.Time // time at which names are forgotten
+	expireAt time.Time // time at which names are forgotten
 
-	now    received // counted so far
-	before uint64   // our lines before the current datagram or chunk
+	counters    received // counted so far
+	linesBefore uint64   // our lines before the current datagram or chunk
 
-	mu    sync.Mutex
-	shown received // guarded by mu: now, as of the last datagram, chunk or flush
+	mu       sync.Mutex
+	snapshot received // guarded by mu: counters, as of the last datagram, chunk or flush
 }
 
 // Bounds of the time that a line may carry. A time beyond them is in no window, not even in a window of an hour.
@@ -45,46 +45,46 @@ const (
 	newest = int64(hottype.MaxFuture / time.Second) // and after
 )
 
-const remember = 10 * time.Second // how long metric names are remembered
+const nameTTL = 10 * time.Second // how long metric names are remembered
 
 // newReader makes a reader; out is nil if lines are not forwarded.
 func newReader(cfg ListenerConfig, bad *rejectLog, out *outbox, flows *flows) *reader {
 	return &reader{
 		cfg: cfg, flows: flows, sums: newSums(cfg.MaxNames, cfg.MaxNameBytes), bad: bad, out: out,
-		forget: time.Now().Add(remember),
+		expireAt: time.Now().Add(nameTTL),
 	}
 }
 
-// received returns the counters. It may be called by any goroutine.
-func (r *reader) received() received {
+// lineCounters returns the counters. It may be called by any goroutine.
+func (r *reader) lineCounters() received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.shown
+	return r.snapshot
 }
 
-func (r *reader) show() {
+func (r *reader) updateSnapshot() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.shown = r.now
+	r.snapshot = r.counters
 }
 
-func (r *reader) packet(p []byte) {
-	r.now.Packets++
-	r.lines(p)
+func (r *reader) readPacket(p []byte) {
+	r.counters.Packets++
+	r.readLines(p)
 }
 
-// lines reads whole lines with line feeds between them.
-func (r *reader) lines(p []byte) {
-	now := r.arrival()
+// readLines reads whole lines with line feeds between them.
+func (r *reader) readLines(p []byte) {
+	now := r.arrivalTime()
 	r.sums.sender = origins.SenderAddr(r.from.Addr())
 	r.sender = r.senders[r.from]
 	if second := now.Unix(); second != r.sums.second {
 		r.handOver() // they belong to the previous second
 		r.sums.second = second
 	}
-	r.now.Bytes += uint64(len(p))
-	r.before = r.now.ours()
-	alive := r.now.Counted + r.now.Alive
+	r.counters.Bytes += uint64(len(p))
+	r.linesBefore = r.counters.ownLineCount()
+	alive := r.counters.Counted + r.counters.Alive
 	for more := true; more; {
 		var raw []byte
 		raw, p, more = bytes.Cut(p, []byte{'\n'})
@@ -95,7 +95,7 @@ func (r *reader) lines(p []byte) {
 		if len(line) == 0 {
 			continue
 		}
-		ours := r.line(line)
+		ours := r.readLine(line)
 		if r.out != nil && (!ours || r.cfg.ForwardAll) && len(line) <= r.cfg.MaxLine {
 			if ours { // other servers do not know the time of a line
 				raw = withoutTime(raw)
@@ -104,17 +104,17 @@ func (r *reader) lines(p []byte) {
 		}
 	}
 	if r.sender != nil {
-		r.sender.lines += r.now.ours() - r.before
+		r.sender.lines += r.counters.ownLineCount() - r.linesBefore
 	}
-	if r.now.Counted+r.now.Alive > alive {
-		r.now.heard = r.cfg.Now()
+	if r.counters.Counted+r.counters.Alive > alive {
+		r.counters.heard = r.cfg.Now()
 	}
-	r.show()
+	r.updateSnapshot()
 }
 
-// arrival returns the time at which the current lines arrived, as far as that is known, and sets leaveOut. The kernel's
-// time may be ahead if the clock was set back meanwhile.
-func (r *reader) arrival() time.Time {
+// arrivalTime returns the time at which the current lines arrived, as far as that is known, and sets leaveOut. The
+// kernel's time may be ahead if the clock was set back meanwhile.
+func (r *reader) arrivalTime() time.Time {
 	now := r.cfg.Now()
 	r.leaveOut = r.arrived.IsZero() && r.cfg.Standstill.Recent()
 	if !r.arrived.IsZero() && r.arrived.Before(now) {
@@ -131,125 +131,126 @@ func withoutTime(line []byte) []byte {
 	return line
 }
 
-// line reads one line and reports whether its name is ours. Names are looked up first, because most lines are foreign
-// and may have any value.
-func (r *reader) line(line []byte) (ours bool) {
-	r.now.Lines++
+// readLine reads one line and reports whether its name is ours. Names are looked up first, because most lines are
+// foreign and may have any value.
+func (r *reader) readLine(line []byte) (ours bool) {
+	r.counters.Lines++
 	name, rest, ok := bytes.Cut(line, []byte{':'})
 	switch {
 	case len(line) > r.cfg.MaxLine:
-		r.malformed(line, tooLong, nil)
+		r.countMalformed(line, tooLong, nil)
 		return false
 	case isNotice(line):
-		r.now.OtherTypes++
+		r.counters.OtherTypes++
 		return false
 	case !ok || len(name) == 0:
-		r.malformed(line, noName, nil)
+		r.countMalformed(line, noName, nil)
 		return false
 	}
-	i := r.sums.known(name)
+	i := r.sums.findEntry(name)
 	if i < 0 {
 		var err error
 		r.key, err = r.cfg.Names.AppendKey(r.key[:0], name)
 		switch {
 		case errors.Is(err, canon.ErrForeign) && r.cfg.Names.IsAlive(name):
-			if err := r.heartbeat(rest); err != nil {
-				r.malformed(line, badMember, err)
+			if err := r.readHeartbeat(rest); err != nil {
+				r.countMalformed(line, badMember, err)
 				return true
 			}
-			r.now.Alive++
+			r.counters.Alive++
 			return true
 		case errors.Is(err, canon.ErrForeign):
-			r.now.Foreign++
+			r.counters.Foreign++
 			return false
 		case err != nil:
-			r.malformed(line, badName, err)
+			r.countMalformed(line, badName, err)
 			return true
 		}
 	}
 	switch v := parseValue(rest, r.cfg.MaxCount); v.kind {
 	case counter:
-		r.count(i, name, v)
+		r.addCounter(i, name, v)
 	case setMember:
 		m, err := clientsketch.ParseMember(v.member)
 		if err != nil {
-			r.malformed(line, badMember, err)
+			r.countMalformed(line, badMember, err)
 			return true
 		}
-		r.now.Members++
-		r.join(i, name, m)
+		r.counters.Members++
+		r.addMember(i, name, m)
 	case otherType:
-		r.now.OtherTypes++
+		r.counters.OtherTypes++
 	default:
-		r.malformed(line, v.fault, nil)
+		r.countMalformed(line, v.fault, nil)
 	}
 	return true
 }
 
-// join adds a client to the count of the name, unless that is left out.
-func (r *reader) join(i int32, name []byte, m clientsketch.Member) {
-	if r.leaveOut && (i < 0 || !r.sums.lastIsStamped(i)) {
+// addMember adds a client to the count of the name, unless that is left out.
+func (r *reader) addMember(i int32, name []byte, m clientsketch.Member) {
+	if r.leaveOut && (i < 0 || !r.sums.isLastStamped(i)) {
 		return
 	}
-	if i >= 0 && !r.sums.hasRoom(i) {
-		r.forgetEarly()
+	if i >= 0 && !r.sums.hasClientRoom(i) {
+		r.evictNames()
 		i = -1
 		r.key, _ = r.cfg.Names.AppendKey(r.key[:0], name) // the name could be read before
 	}
-	r.sums.join(r.entry(i, name), m)
+	r.sums.addMember(r.ensureEntry(i, name), m)
 }
 
-// count adds a counter to its own second, or else to the second of its arrival.
-func (r *reader) count(i int32, name []byte, v value) {
+// addCounter adds a counter to its own second, or else to the second of its arrival.
+func (r *reader) addCounter(i int32, name []byte, v value) {
 	now := r.sums.second
 	switch {
 	case !v.stamped && r.leaveOut:
-		r.now.LeftOut++
+		r.counters.LeftOut++
 		if i >= 0 {
 			r.sums.entries[i].second = 0 // its members are left out, too
 		}
 		return
 	case !v.stamped || v.second == now:
-		r.sums.add(r.entry(i, name), v.total)
+		r.sums.add(r.ensureEntry(i, name), v.total)
 	case v.second < now-oldest || v.second > now+newest:
-		r.now.Untimely++
+		r.counters.Untimely++
 		return
 	default:
-		if r.sums.timesFull() {
+		if r.sums.areTimesFull() {
 			r.handOver()
 		}
-		r.sums.addAt(r.entry(i, name), v.second, v.total)
+		r.sums.addAt(r.ensureEntry(i, name), v.second, v.total)
 	}
-	r.now.Counted++
+	r.counters.Counted++
 }
 
-// entry returns the entry of a name; i is the result of sums.known, and if that is -1, r.key is the name's key.
-func (r *reader) entry(i int32, name []byte) int32 {
+// ensureEntry returns the entry of a name, and adds it if it is new. i is the result of sums.findEntry, and if that is
+// -1, r.key is the name's key.
+func (r *reader) ensureEntry(i int32, name []byte) int32 {
 	if i >= 0 {
 		return i
 	}
-	if r.sums.full() {
-		r.forgetEarly()
+	if r.sums.areNamesFull() {
+		r.evictNames()
 	}
-	return r.sums.learn(name, hottype.Key(r.key))
+	return r.sums.addName(name, hottype.Key(r.key))
 }
 
-// malformed counts a line and logs why it is malformed, with the cause if there is one.
-func (r *reader) malformed(line []byte, why fault, cause error) {
-	r.now.Malformed++
-	r.now.faults[why]++
-	r.bad.line(line, why, cause, r.from.Addr())
+// countMalformed counts a line and logs why it is malformed, with the cause if there is one.
+func (r *reader) countMalformed(line []byte, why fault, cause error) {
+	r.counters.Malformed++
+	r.counters.faults[why]++
+	r.bad.logMalformed(line, why, cause, r.from.Addr())
 }
 
-// cut counts a line of a stream that is too long or unfinished, and therefore not read.
-func (r *reader) cut(line []byte) {
+// countCut counts a line of a stream that is too long or unfinished, and therefore not read.
+func (r *reader) countCut(line []byte) {
 	why := cutOff
 	if len(line) > r.cfg.MaxLine {
 		why = tooLong
 	}
-	r.now.Lines++
-	r.malformed(line, why, nil)
-	r.show()
+	r.counters.Lines++
+	r.countMalformed(line, why, nil)
+	r.updateSnapshot()
 }
 
 // flush hands over the counts that are due and returns the time at which the next are, or zero if no counts wait.
@@ -257,11 +258,11 @@ func (r *reader) flush(now time.Time) time.Time {
 	if !r.due.IsZero() && !now.Before(r.due) {
 		r.handOver()
 	}
-	if now.After(r.forget) {
-		r.forgetNames()
-		r.forget = now.Add(remember)
+	if now.After(r.expireAt) {
+		r.removeNames()
+		r.expireAt = now.Add(nameTTL)
 	}
-	if r.sums.empty() && r.out.empty() {
+	if r.sums.isEmpty() && r.out.isEmpty() {
 		r.due = time.Time{}
 	} else if r.due.IsZero() {
 		r.due = now.Add(r.cfg.Flush)
@@ -269,21 +270,21 @@ func (r *reader) flush(now time.Time) time.Time {
 	return r.due
 }
 
-func (r *reader) finish() { r.forgetNames() }
+func (r *reader) finish() { r.removeNames() }
 
-// forgetEarly makes room for further names. Forgotten names that come again are parsed again; no count is lost.
-func (r *reader) forgetEarly() {
-	r.now.NamesFull++
-	r.forgetNames()
+// evictNames makes room for further names. Forgotten names that come again are parsed again; no count is lost.
+func (r *reader) evictNames() {
+	r.counters.NamesFull++
+	r.removeNames()
 }
 
-func (r *reader) forgetNames() {
+func (r *reader) removeNames() {
 	r.handOver()
-	r.handle(r.sums.forget())
+	r.handle(r.sums.removeNames())
 }
 
 func (r *reader) handOver() {
-	r.handle(r.sums.take())
+	r.handle(r.sums.takeCounts())
 	r.out.flush()
 	r.due = time.Time{}
 }
@@ -292,7 +293,7 @@ func (r *reader) handle(counts []hottype.Count) {
 	if len(counts) == 0 {
 		return
 	}
-	r.now.Requests += batchqueue.Requests(counts)
-	r.show()
+	r.counters.Requests += batchqueue.Requests(counts)
+	r.updateSnapshot()
 	r.cfg.Handle(counts)
 }

@@ -40,16 +40,16 @@ func testReader(s sink, change func(*ListenerConfig)) *reader {
 
 func (r *reader) statsNow() (s ListenerStats) {
 	s.MalformedBy = map[string]MalformedStats{}
-	got := r.received()
+	got := r.lineCounters()
 	got.addTo(&s)
 	return s
 }
 
-func TestPacket(t *testing.T) {
+func TestReader_CountsEachKindOfLine(t *testing.T) {
 	t.Parallel()
 	got := sink{}
 	r := testReader(got, nil)
-	r.packet([]byte("hp.news.topic.hot_param.id=42:3|c\r\n" +
+	r.readPacket([]byte("hp.news.topic.hot_param.id=42:3|c\r\n" +
 		"\n" +
 		"hp.news.topic.hot_param.id=42:1:1|c|@0.5|#x:y\n" +
 		"hp.news.topic.hot_param.Ze:1|c\n" +
@@ -86,7 +86,7 @@ func TestPacket(t *testing.T) {
 		Packets: 1, Bytes: s.Bytes, Lines: 24, Counted: 5, Requests: 10, Alive: 1, Untimely: 2, Members: 1, Foreign: 6,
 		OtherTypes: 3, Malformed: 6,
 	}}
-	for f := noFault + 1; f < faults; f++ {
+	for f := noFault + 1; f < faultCount; f++ {
 		wantStats.MalformedBy[reasons[f].name] = MalformedStats{}
 	}
 	for _, f := range []string{"too_long", "member", "name", "value"} {
@@ -100,13 +100,13 @@ func TestPacket(t *testing.T) {
 
 // A line's own time is believed within bounds; beyond them it is no second of
 // anything that is judged.
-func TestOwnTime(t *testing.T) {
+func TestReader_AcceptsALinesTimeWithinBounds(t *testing.T) {
 	t.Parallel()
 	const now = 1_000_000
 	got := sink{}
 	r := testReader(got, func(c *ListenerConfig) { c.Now = func() time.Time { return time.Unix(now, 0) } })
 	for _, at := range []int64{now - 3601, now - 3600, now - 1, now, now + 2, now + 3, 0} {
-		r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=1:2|c|T%d", at))
+		r.readPacket(fmt.Appendf(nil, "hp.news.t.hot_param.a=1:2|c|T%d", at))
 	}
 	r.finish()
 	if s := r.statsNow(); s.Counted != 4 || s.Untimely != 3 || len(got) != 4 {
@@ -121,7 +121,7 @@ func TestOwnTime(t *testing.T) {
 
 // Whatever a sender or a foreign relay writes behind T, and how often, no request counts outside the accepted seconds,
 // none counts twice, and each line that does not count has its counter.
-func TestOnlyAcceptedSecondsCount(t *testing.T) {
+func TestReader_CountsOnlyInAcceptedSeconds(t *testing.T) {
 	t.Parallel()
 	const now = 1_000_000
 	section := rapid.OneOf(
@@ -135,7 +135,7 @@ func TestOnlyAcceptedSecondsCount(t *testing.T) {
 		r := testReader(got, func(c *ListenerConfig) { c.Now = func() time.Time { return time.Unix(now, 0) } })
 		lines := rapid.SliceOfN(rapid.SliceOfN(section, 0, 3), 1, 20).Draw(t, "sections of lines")
 		for _, sections := range lines {
-			r.packet([]byte("hp.news.t.hot_param.a=1:1|c" + strings.Join(sections, "")))
+			r.readPacket([]byte("hp.news.t.hot_param.a=1:1|c" + strings.Join(sections, "")))
 		}
 		r.finish()
 		s, counted := r.statsNow(), uint64(0)
@@ -154,13 +154,13 @@ func TestOnlyAcceptedSecondsCount(t *testing.T) {
 
 // A line above statsd.max_count is refused whole, also if several values or a sample rate exceed it; a line at the
 // bound counts.
-func TestMaxCount(t *testing.T) {
+func TestReader_RefusesLinesAboveMaxCount(t *testing.T) {
 	t.Parallel()
 	got := sink{}
 	r := testReader(got, func(c *ListenerConfig) { c.MaxCount = 1000 })
 	for _, line := range []string{"1000|c", "500:500|c", "100|c|@0.1", "1001|c", "500:501|c", "101|c|@0.1",
 		"1000000|c"} {
-		r.packet([]byte("hp.news.t.hot_param.a=1:" + line))
+		r.readPacket([]byte("hp.news.t.hot_param.a=1:" + line))
 	}
 	r.finish()
 	if s := r.statsNow(); s.Counted != 3 || s.Malformed != 4 || got[hottype.Count{Key: "t?a=1", Second: 1000}] != 3000 {
@@ -169,12 +169,12 @@ func TestMaxCount(t *testing.T) {
 }
 
 // The number of times of one name that are summed at once is bounded; no count is lost.
-func TestManyTimesAreBounded(t *testing.T) {
+func TestReader_BoundsTimesOfAName(t *testing.T) {
 	t.Parallel()
 	got := sink{}
 	r := testReader(got, func(c *ListenerConfig) { c.MaxNames = 10 })
 	for at := range 50 {
-		r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=1:1|c|T%d", 900+at))
+		r.readPacket(fmt.Appendf(nil, "hp.news.t.hot_param.a=1:1|c|T%d", 900+at))
 		if n := len(r.sums.stamped); n > 10 {
 			t.Fatalf("%d times are held", n)
 		}
@@ -187,12 +187,12 @@ func TestManyTimesAreBounded(t *testing.T) {
 
 // A count is placed in the second in which it arrived, also when that second
 // is over before the flush.
-func TestSecondsAreKeptApart(t *testing.T) {
+func TestReader_KeepsSecondsApart(t *testing.T) {
 	t.Parallel()
 	got, second := sink{}, int64(1000)
 	r := testReader(got, func(c *ListenerConfig) { c.Now = func() time.Time { return time.Unix(second, 0) } })
 	for ; second < 1003; second++ {
-		r.packet([]byte("hp.news.t.hot_param.a=1:2|c"))
+		r.readPacket([]byte("hp.news.t.hot_param.a=1:2|c"))
 	}
 	r.finish()
 	if len(got) != 3 || got[hottype.Count{Key: "t?a=1", Second: 1001}] != 2 {
@@ -200,7 +200,7 @@ func TestSecondsAreKeptApart(t *testing.T) {
 	}
 }
 
-func TestFlushTimes(t *testing.T) {
+func TestReader_FlushReturnsWhenNextIsDue(t *testing.T) {
 	t.Parallel()
 	got := sink{}
 	r := testReader(got, nil)
@@ -208,24 +208,24 @@ func TestFlushTimes(t *testing.T) {
 	if due := r.flush(now); !due.IsZero() {
 		t.Errorf("empty batch is due at %v", due)
 	}
-	r.packet([]byte("hp.news.t.hot_param.a=1:2|c"))
+	r.readPacket([]byte("hp.news.t.hot_param.a=1:2|c"))
 	if due := r.flush(now); due.Sub(now) != r.cfg.Flush {
 		t.Errorf("due in %v, want %v", due.Sub(now), r.cfg.Flush)
 	}
 	if r.flush(now.Add(r.cfg.Flush)); len(got) != 1 {
 		t.Error("not handed over when due")
 	}
-	if r.flush(now.Add(remember + time.Second)); len(r.sums.entries) != 0 {
+	if r.flush(now.Add(nameTTL + time.Second)); len(r.sums.entries) != 0 {
 		t.Error("name not forgotten")
 	}
 }
 
-func TestMalformedLinesAreLoggedOnceAndHarmless(t *testing.T) {
+func TestReader_LogsMalformedLinesOnceAndQuoted(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	for range 100 {
-		r.packet([]byte("\x1b[2Jevil\x00\xff" + strings.Repeat("A", 500)))
+		r.readPacket([]byte("\x1b[2Jevil\x00\xff" + strings.Repeat("A", 500)))
 	}
 	out := log.String()
 	if strings.Count(out, "\n") != 1 || strings.ContainsFunc(out,
@@ -234,11 +234,11 @@ func TestMalformedLinesAreLoggedOnceAndHarmless(t *testing.T) {
 	}
 }
 
-func TestForeignAndKnownLinesDoNotAllocate(t *testing.T) {
+func TestReader_DoesNotAllocateForForeignAndKnownLines(t *testing.T) {
 	r := testReader(sink{}, nil)
 	p := []byte("api.latency:320|ms\nhp.news.t.hot_param.a=1:2|c\nother.thing:1|c|#a:b")
-	r.packet(p)
-	if n := testing.AllocsPerRun(1000, func() { r.packet(p) }); n != 0 {
+	r.readPacket(p)
+	if n := testing.AllocsPerRun(1000, func() { r.readPacket(p) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -256,7 +256,7 @@ func memoryOf(f func()) uint64 {
 func readBounded(t *testing.T, r *reader, p []byte) {
 	t.Helper()
 	allocated := memoryOf(func() {
-		r.packet(p)
+		r.readPacket(p)
 		r.finish()
 	})
 	if most := uint64(1<<16 + 64*len(p)); allocated > most {
@@ -265,7 +265,7 @@ func readBounded(t *testing.T, r *reader, p []byte) {
 }
 
 // It is not parallel: the memory of the whole process is looked at.
-func TestHugePacketsAreBounded(t *testing.T) {
+func TestReader_BoundsMemoryOfHugePackets(t *testing.T) {
 	for _, line := range []string{
 		":", "\n", "|", "\xff", "a", "hp.news.t.hot_param.", "x:1|c\n", "hp.news.t.hot_param.Z:1|c\n",
 		"hp.news.t.hot_param.a=1:1|c|T1\n",
@@ -327,7 +327,7 @@ func BenchmarkPacket(b *testing.B) {
 			r := testReader(sink{}, nil)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				r.packet(packets[i%len(packets)])
+				r.readPacket(packets[i%len(packets)])
 			}
 			b.ReportMetric(lines*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mmetrics/s")
 		})

@@ -22,7 +22,7 @@ func mustRing(t interface{ Fatal(args ...any) }, servers ...string) (rendezvous,
 }
 
 // The hash equals the hash of docs/protocol.md, so that other senders can compute it.
-func TestTheHashIsPublished(t *testing.T) {
+func TestRendezvous_HashIsTheDocumentedOne(t *testing.T) {
 	t.Parallel()
 	r, servers := mustRing(t, "stats-1:8125", "stats-2:8125", "stats-3:8125")
 	name := "hotparam.topic.hot_param.id=42"
@@ -42,13 +42,13 @@ func TestTheHashIsPublished(t *testing.T) {
 	}
 	for _, row := range rows[2:] {
 		cells := strings.Split(row, "`")
-		if len(cells) != 5 || servers[r.of([]byte(cells[1]))] != cells[3] {
+		if len(cells) != 5 || servers[r.serverOf([]byte(cells[1]))] != cells[3] {
 			t.Errorf("docs/protocol.md says %s", row)
 		}
 	}
 }
 
-func TestSharesAreEven(t *testing.T) {
+func TestRendezvous_SharesAreEven(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3, 8, 31} {
 		var servers []string
@@ -59,7 +59,7 @@ func TestSharesAreEven(t *testing.T) {
 		shares := make([]int, n)
 		const names = 40000
 		for i := range names {
-			shares[r.of(fmt.Appendf(nil, "hotparam.topic.hot_param.id=%d", i))]++
+			shares[r.serverOf(fmt.Appendf(nil, "hotparam.topic.hot_param.id=%d", i))]++
 		}
 		for i, s := range shares {
 			if s < names/n*85/100 || s > names/n*115/100 {
@@ -71,7 +71,7 @@ func TestSharesAreEven(t *testing.T) {
 
 // A new server takes only its own names, a removed server leaves only its former names, and the order of the list does
 // not matter.
-func TestOnlyTheShareOfTheServerMoves(t *testing.T) {
+func TestRendezvous_MovesOnlyNamesOfTheChangedServer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		servers := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9.-]{1,12}:[0-9]{1,5}`), 2, 9, rapid.ID).
@@ -85,7 +85,7 @@ func TestOnlyTheShareOfTheServerMoves(t *testing.T) {
 		salt := rapid.StringMatching(`[a-z0-9=_.-]{0,20}`).Draw(t, "salt")
 		for i := range names {
 			name := fmt.Appendf(nil, "p.%s.hot_param.%d", salt, i)
-			from, to := old[before.of(name)], all[after.of(name)]
+			from, to := old[before.serverOf(name)], all[after.serverOf(name)]
 			if from == to {
 				continue
 			}
@@ -103,6 +103,6 @@ func BenchmarkRing(b *testing.B) {
 	r, _ := mustRing(b, "a:1", "b:1", "c:1", "d:1")
 	name := []byte("hp.news.topic.hot_param.id=42-lang=en")
 	for b.Loop() {
-		r.of(name)
+		r.serverOf(name)
 	}
 }

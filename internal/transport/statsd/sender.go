@@ -103,11 +103,11 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 		return nil, err
 	}
 	for _, server := range servers {
-		l, err := newServerQueue(server, cfg)
+		q, err := newServerQueue(server, cfg)
 		if err != nil {
 			return nil, err
 		}
-		s.servers = append(s.servers, l)
+		s.servers = append(s.servers, q)
 	}
 	return s, nil
 }
@@ -117,17 +117,17 @@ func newServerQueue(server string, cfg SenderConfig) (*serverQueue, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &serverQueue{
+	q := &serverQueue{
 		server: server, names: cfg.Names, interval: cfg.Interval, timeout: cfg.Timeout, sets: !cfg.NoSets,
 		relay: cfg.Relay, standstill: cfg.Standstill, health: health{server: server, log: cfg.Log},
 		queue: batchqueue.New(cfg.MaxQueued, maxQueuedBytes), link: newLink(addr, cfg),
 	}
-	l.out = &packer{link: l.link, mtu: cfg.MTU}
-	l.client, err = statsd.NewClientWithSender(l.out, "", 0)
+	q.out = &packer{link: q.link, mtu: cfg.MTU}
+	q.client, err = statsd.NewClientWithSender(q.out, "", 0)
 	if err != nil {
 		return nil, fmt.Errorf("statsd: %w", err)
 	}
-	return l, nil
+	return q, nil
 }
 
 var errStopped = errors.New("statsd: the sender has stopped")
@@ -154,7 +154,7 @@ func (s *Sender) Send(ctx context.Context, counts []hottype.Count) error {
 	shares := make([][]hottype.Count, len(s.servers))
 	for i := range counts {
 		s.text = s.names.Append(s.text[:0], counts[i].Key)
-		to := s.ring.of(s.text)
+		to := s.ring.serverOf(s.text)
 		shares[to] = append(shares[to], counts[i])
 	}
 	for i, share := range shares {
@@ -172,8 +172,8 @@ func (s *Sender) Run(ctx context.Context) error {
 	if s.standby != nil {
 		lanes.Go(func() { _ = s.standby.Run(ctx) })
 	}
-	for _, l := range s.servers {
-		lanes.Go(func() { l.run(ctx) })
+	for _, q := range s.servers {
+		lanes.Go(func() { q.run(ctx) })
 	}
 	<-ctx.Done()
 	s.mu.Lock()
@@ -208,9 +208,9 @@ type SenderStats struct {
 
 func (s *Sender) Stats() SenderStats {
 	all := SenderStats{ServerStats: ServerStats{Loss: -1}, Servers: make(map[string]ServerStats, len(s.servers))}
-	for _, l := range s.servers {
-		one := l.stats()
-		all.Servers[l.server] = one
+	for _, q := range s.servers {
+		one := q.serverStats()
+		all.Servers[q.server] = one
 		addCounters(&all.ServerStats, one)
 		all.Down = all.Down || one.Down
 		all.Loss = max(all.Loss, one.Loss)

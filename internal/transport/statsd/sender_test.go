@@ -89,7 +89,7 @@ func (m mailbox) drain() (packets [][]byte, heartbeats int) {
 
 // A datagram is only left while the lines of the next key do not fit into it,
 // and these stay together where one datagram can hold them.
-func TestDatagramsAreFull(t *testing.T) {
+func TestSender_FillsDatagrams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		box, cfg := newMemoryMailbox(t)
@@ -151,7 +151,7 @@ func checkDatagramsAreFull(t *rapid.T, box mailbox, s outlet, mtu int) {
 	}
 }
 
-func TestSetsCanBeLeftOut(t *testing.T) {
+func TestSender_LeavesOutSets(t *testing.T) {
 	t.Parallel()
 	who := new(hottype.ClientSketch)
 	clientsketch.Add(who, hottype.ParseClient("192.0.2.1"), 7)
@@ -175,7 +175,7 @@ func TestSetsCanBeLeftOut(t *testing.T) {
 }
 
 // Fifty thousand lines are not thrown at the socket at once.
-func TestABurstIsSpread(t *testing.T) {
+func TestSender_SpreadsABurst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, cfg := newMemoryMailbox(t)
@@ -191,7 +191,7 @@ func TestABurstIsSpread(t *testing.T) {
 }
 
 // The end does not wait for the time to pass, and loses nothing.
-func TestTheEndSendsTheRestAtOnce(t *testing.T) {
+func TestSender_SendsTheRestAtOnceAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		box, cfg := newMemoryMailbox(t)
@@ -212,7 +212,7 @@ func TestTheEndSendsTheRestAtOnce(t *testing.T) {
 }
 
 // Keys stay with their server while the others come and go.
-func TestAKeyIsAlwaysSentToTheSameServer(t *testing.T) {
+func TestSender_SendsAKeyAlwaysToTheSameServer(t *testing.T) {
 	t.Parallel()
 	boxes := []*inbox{newInbox(), newInbox(), newInbox()}
 	var servers []string

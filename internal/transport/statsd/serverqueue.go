@@ -67,167 +67,167 @@ const chunkSize = 256
 const heartbeatEvery = time.Second
 
 // run sends the queued counts until ctx ends, then the rest without any pause.
-func (l *serverQueue) run(ctx context.Context) {
-	defer l.link.close()
-	l.beat = time.Now()
+func (q *serverQueue) run(ctx context.Context) {
+	defer q.link.close()
+	q.beat = time.Now()
 	idle := time.NewTicker(heartbeatEvery)
 	defer idle.Stop()
 	for ctx.Err() == nil {
-		if b, ok := l.queue.Next(); ok {
-			l.send(ctx, b, time.Now().Add(l.interval+l.timeout))
+		if b, ok := q.queue.Next(); ok {
+			q.sendBatch(ctx, b, time.Now().Add(q.interval+q.timeout))
 		} else {
 			select {
-			case <-l.queue.Ready:
+			case <-q.queue.Ready:
 			case <-idle.C:
 			case <-ctx.Done():
 			}
 		}
-		if now := time.Now(); now.Sub(l.beat) > heartbeatEvery*9/10 && !l.leavesOut() {
-			l.sendHeartbeat(ctx)
-			l.beat = now
+		if now := time.Now(); now.Sub(q.beat) > heartbeatEvery*9/10 && !q.leavesOut() {
+			q.sendHeartbeat(ctx)
+			q.beat = now
 		}
 	}
-	l.queue.Close()
-	deadline := time.Now().Add(l.timeout) // for all of them
-	for b, ok := l.queue.Next(); ok; b, ok = l.queue.Next() {
-		l.send(ctx, b, deadline)
+	q.queue.Close()
+	deadline := time.Now().Add(q.timeout) // for all of them
+	for b, ok := q.queue.Next(); ok; b, ok = q.queue.Next() {
+		q.sendBatch(ctx, b, deadline)
 	}
 }
 
 // put queues counts. A queue that is closed drops them.
-func (l *serverQueue) put(counts []hottype.Count, now time.Time) {
-	dropped, ok := l.queue.Put(counts, now)
+func (q *serverQueue) put(counts []hottype.Count, now time.Time) {
+	dropped, ok := q.queue.Put(counts, now)
 	if !ok {
 		dropped = batchqueue.Requests(counts)
 	}
-	l.dropped.Add(dropped)
+	q.dropped.Add(dropped)
 }
 
-// send writes one batch. Counts that it cannot write until the deadline are lost.
-func (l *serverQueue) send(ctx context.Context, b batchqueue.Batch, deadline time.Time) {
+// sendBatch writes one batch. Counts that it cannot write until the deadline are lost.
+func (q *serverQueue) sendBatch(ctx context.Context, b batchqueue.Batch, deadline time.Time) {
 	lost := batchqueue.Requests(b.Counts)
 	if time.Since(b.At) <= maxAge {
-		l.withSocket(ctx, deadline, func() {
-			lost = l.write(ctx, b.Counts)
-			l.sent.Add(l.out.sent)
+		q.withSocket(ctx, deadline, func() {
+			lost = q.writeCounts(ctx, b.Counts)
+			q.sent.Add(q.out.sent)
 		})
 	}
-	l.dropped.Add(lost)
+	q.dropped.Add(lost)
 }
 
 // leavesOut reports whether this process relays lines of other senders, and may leave out the lines that it reads now,
 // because it stood still. Without heartbeats the receiver notices that counts are missing, and hot keys do not cool.
-func (l *serverQueue) leavesOut() bool { return l.relay != nil && l.standstill.Recent() }
+func (q *serverQueue) leavesOut() bool { return q.relay != nil && q.standstill.Recent() }
 
 // sendHeartbeat sends the number of lines that this socket has sent so far, as a member of a set: other servers count
 // the members, under one name for all senders. A server without sets receives a gauge of 1. The flows of others follow.
-func (l *serverQueue) sendHeartbeat(ctx context.Context) {
-	l.withSocket(ctx, time.Now().Add(l.timeout), func() {
-		name := string(l.names.AppendAlive(nil))
-		if !l.sets {
-			_ = l.client.Gauge(name, 1, 1)
-			l.out.end(0)
-			l.out.flush()
+func (q *serverQueue) sendHeartbeat(ctx context.Context) {
+	q.withSocket(ctx, time.Now().Add(q.timeout), func() {
+		name := string(q.names.AppendAlive(nil))
+		if !q.sets {
+			_ = q.client.Gauge(name, 1, 1)
+			q.out.finishGroup(0)
+			q.out.flush()
 			return
 		}
-		id := l.link.id
-		l.text = arrival.AppendHeartbeat(l.text[:0], id, l.link.lines)
-		_ = l.client.Set(name, string(l.text), 1)
-		l.out.end(0)
-		if l.relay != nil {
-			for other, flow := range l.relay() {
-				l.text = arrival.AppendRelayed(l.text[:0], other, flow)
-				_ = l.client.Set(name, string(l.text), 1)
-				l.out.end(0)
+		id := q.link.id
+		q.text = arrival.AppendHeartbeat(q.text[:0], id, q.link.lines)
+		_ = q.client.Set(name, string(q.text), 1)
+		q.out.finishGroup(0)
+		if q.relay != nil {
+			for other, flow := range q.relay() {
+				q.text = arrival.AppendRelayed(q.text[:0], other, flow)
+				_ = q.client.Set(name, string(q.text), 1)
+				q.out.finishGroup(0)
 			}
 		}
-		l.out.flush()
-		if l.out.failed == nil {
-			l.health.sentHeartbeat(id)
+		q.out.flush()
+		if q.out.failed == nil {
+			q.health.recordHeartbeat(id)
 		}
 	})
 }
 
 // withSocket calls f with an open socket and records the result. The end of ctx ends only the pauses.
-func (l *serverQueue) withSocket(ctx context.Context, deadline time.Time, f func()) {
+func (q *serverQueue) withSocket(ctx context.Context, deadline time.Time, f func()) {
 	bound, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	if err := l.link.open(bound); err != nil {
-		l.health.sentBatch(err)
+	if err := q.link.open(bound); err != nil {
+		q.health.recordBatch(err)
 		return
 	}
-	refused := l.link.refused.Load()
-	l.out.begin(bound)
+	refused := q.link.refused.Load()
+	q.out.beginBatch(bound)
 	f()
-	err := l.out.failed
-	if err == nil && l.link.refused.Load() > refused {
+	err := q.out.failed
+	if err == nil && q.link.refused.Load() > refused {
 		err = errRefused
 	}
-	l.health.sentBatch(err)
+	q.health.recordBatch(err)
 }
 
-// write writes counts to the packer, at a pace, and returns the number of requests that were not sent.
-func (l *serverQueue) write(ctx context.Context, counts []hottype.Count) (lost uint64) {
+// writeCounts writes counts to the packer, at a pace, and returns the number of requests that were not sent.
+func (q *serverQueue) writeCounts(ctx context.Context, counts []hottype.Count) (lost uint64) {
 	// A batch is already late if another waits for it. The pace uses four fifths of the interval, because the next
 	// batch will not come to the millisecond.
-	p := pacer{start: time.Now(), over: l.interval * 4 / 5, total: len(counts)}
-	l.stamps = l.health.reported()
-	paced, written, valid := l.queue.Len() == 0, 0, uint64(0)
-	for done := 0; done < len(counts) && !l.out.stop; {
-		names := l.name(counts[done:min(done+chunkSize, len(counts))])
+	p := pacer{start: time.Now(), over: q.interval * 4 / 5, total: len(counts)}
+	q.stamps = q.health.hasReport()
+	paced, written, valid := q.queue.Len() == 0, 0, uint64(0)
+	for done := 0; done < len(counts) && !q.out.stop; {
+		names := q.joinNames(counts[done:min(done+chunkSize, len(counts))])
 		start := 0
-		for _, end := range l.ends {
-			valid += l.count(names[start:end], &counts[done])
+		for _, end := range q.ends {
+			valid += q.writeCount(names[start:end], &counts[done])
 			start = end
 			done++
-			if paced && l.out.written > written {
-				written = l.out.written
-				p = p.from(time.Now(), done, written)
-				paced = pause(ctx, p.due(done, written), l.queue)
+			if paced && q.out.written > written {
+				written = q.out.written
+				p = p.paceFrom(time.Now(), done, written)
+				paced = waitUntil(ctx, p.sendTime(done, written), q.queue)
 			}
 		}
-		if l.out.stop {
+		if q.out.stop {
 			valid += batchqueue.Requests(counts[done:])
 		}
 	}
-	l.out.flush()
-	return valid - l.out.sent
+	q.out.flush()
+	return valid - q.out.sent
 }
 
-// name makes one string of the names of counts, so that a chunk needs one allocation.
-func (l *serverQueue) name(counts []hottype.Count) string {
-	l.text, l.ends = l.text[:0], l.ends[:0]
+// joinNames makes one string of the names of counts, so that a chunk needs one allocation.
+func (q *serverQueue) joinNames(counts []hottype.Count) string {
+	q.text, q.ends = q.text[:0], q.ends[:0]
 	for i := range counts {
-		l.text = l.names.Append(l.text, counts[i].Key)
-		l.ends = append(l.ends, len(l.text))
+		q.text = q.names.Append(q.text, counts[i].Key)
+		q.ends = append(q.ends, len(q.text))
 	}
-	return string(l.text)
+	return string(q.text)
 }
 
-// count writes the lines of one count, and returns its requests. Counts of earlier seconds that waited through a
+// writeCount writes the lines of one count, and returns its requests. Counts of earlier seconds that waited through a
 // standstill of this process are lost if a line cannot carry its second.
-func (l *serverQueue) count(name string, c *hottype.Count) uint64 {
+func (q *serverQueue) writeCount(name string, c *hottype.Count) uint64 {
 	if c.N <= 0 || !isSendable(name) {
-		l.invalid.Add(uint64(max(c.N, 0)))
+		q.invalid.Add(uint64(max(c.N, 0)))
 		return 0
 	}
 	now := time.Now()
-	if !l.stamps && c.Second < now.Unix() && l.standstill.Recent() {
+	if !q.stamps && c.Second < now.Unix() && q.standstill.Recent() {
 		return uint64(c.N) // was not sent, so it counts as lost
 	}
 	// The client writes to our own sender, which keeps its errors to itself.
-	if l.stamps && !now.Before(time.Unix(c.Second+1, 0).Add(-max(l.interval, mayTake))) {
-		l.out.second = c.Second
+	if q.stamps && !now.Before(time.Unix(c.Second+1, 0).Add(-max(q.interval, mayTake))) {
+		q.out.second = c.Second
 	}
-	_ = l.client.Inc(name, c.N, 1)
-	if l.sets {
-		l.members = clientsketch.AppendMembers(l.members[:0], c.Clients)
-		for member := range strings.Lines(string(l.members)) {
-			_ = l.client.Set(name, member[:len(member)-1], 1)
-			l.setLines.Add(1)
+	_ = q.client.Inc(name, c.N, 1)
+	if q.sets {
+		q.members = clientsketch.AppendMembers(q.members[:0], c.Clients)
+		for member := range strings.Lines(string(q.members)) {
+			_ = q.client.Set(name, member[:len(member)-1], 1)
+			q.setLines.Add(1)
 		}
 	}
-	l.out.end(uint64(c.N))
+	q.out.finishGroup(uint64(c.N))
 	return uint64(c.N)
 }
 
@@ -255,18 +255,18 @@ func isTimeout(err error) bool {
 		errors.Is(err, context.Canceled)
 }
 
-func (l *serverQueue) stats() ServerStats {
-	loss, _, down := l.health.read()
+func (q *serverQueue) serverStats() ServerStats {
+	loss, _, down := q.health.readState()
 	return ServerStats{
-		Sent:      l.sent.Load(),
-		Dropped:   l.dropped.Load(),
-		Invalid:   l.invalid.Load(),
-		Lines:     l.out.lines.Load(),
-		SetLines:  l.setLines.Load(),
-		Datagrams: l.out.datagrams.Load(),
-		Errors:    l.link.errors.Load(),
-		Refused:   l.link.refused.Load(),
-		Queued:    int64(l.queue.Len()),
+		Sent:      q.sent.Load(),
+		Dropped:   q.dropped.Load(),
+		Invalid:   q.invalid.Load(),
+		Lines:     q.out.lines.Load(),
+		SetLines:  q.setLines.Load(),
+		Datagrams: q.out.datagrams.Load(),
+		Errors:    q.link.errors.Load(),
+		Refused:   q.link.refused.Load(),
+		Queued:    int64(q.queue.Len()),
 		Down:      down != nil,
 		Loss:      loss,
 	}

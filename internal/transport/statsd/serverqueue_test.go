@@ -46,7 +46,7 @@ func BenchmarkServerQueue(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now := time.Now()
-				l.send(b.Context(), batchqueue.Batch{Counts: counts, At: now}, now.Add(time.Second))
+				l.sendBatch(b.Context(), batchqueue.Batch{Counts: counts, At: now}, now.Add(time.Second))
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(tc.n), "ns/count")
 		})
@@ -82,13 +82,13 @@ func BenchmarkBurst(b *testing.B) {
 			l.interval = interval
 			for b.Loop() {
 				now := time.Now()
-				l.send(b.Context(), batchqueue.Batch{Counts: counts, At: now}, now.Add(5*time.Second))
+				l.sendBatch(b.Context(), batchqueue.Batch{Counts: counts, At: now}, now.Add(5*time.Second))
 			}
 			cancel()
 			if err := <-ended; err != nil {
 				b.Fatal(err)
 			}
-			b.ReportMetric(100*(1-float64(in.Stats().Packets)/float64(l.stats().Datagrams)), "%lost")
+			b.ReportMetric(100*(1-float64(in.Stats().Packets)/float64(l.serverStats().Datagrams)), "%lost")
 		})
 	}
 }

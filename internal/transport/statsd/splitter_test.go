@@ -11,17 +11,17 @@ import (
 
 // feed passes a stream to a reader in pieces of the given lengths; the last piece is the rest.
 func feed(r *reader, stream []byte, pieces []int) {
-	s := newSplitter(r.cfg.MaxLine, r.lines, r.cut)
+	s := newSplitter(r.cfg.MaxLine, r.readLines, r.countCut)
 	for i := 0; len(stream) > 0; i++ {
 		n := len(stream)
 		if i < len(pieces) {
 			n = pieces[i]
 		}
-		n = copy(s.room(), stream[:min(n, len(stream))])
-		s.filled(n)
+		n = copy(s.freeSpace(), stream[:min(n, len(stream))])
+		s.processBytes(n)
 		stream = stream[n:]
 	}
-	s.end(true)
+	s.processRest(true)
 }
 
 var someLines = []string{
@@ -35,7 +35,7 @@ var someLines = []string{
 
 // However a stream is cut into segments, and its lines into datagrams, the
 // same is counted.
-func TestTotalsDoNotDependOnTheCut(t *testing.T) {
+func TestSplitter_TotalsDoNotDependOnTheCut(t *testing.T) {
 	t.Parallel()
 	change := func(c *ListenerConfig) { c.MaxLine = 64 }
 	rapid.Check(t, func(t *rapid.T) {
@@ -44,13 +44,13 @@ func TestTotalsDoNotDependOnTheCut(t *testing.T) {
 		want, got, split := sink{}, sink{}, sink{}
 		one, stream, many := testReader(want, change), testReader(got, change), testReader(split, change)
 
-		one.packet(whole)
+		one.readPacket(whole)
 		one.finish()
 		feed(stream, whole, rapid.SliceOfN(rapid.IntRange(1, 300), 0, 200).Draw(t, "pieces"))
 		stream.finish()
 		for rest := lines; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "in one datagram")
-			many.packet([]byte(strings.Join(rest[:n], "\n")))
+			many.readPacket([]byte(strings.Join(rest[:n], "\n")))
 			rest = rest[n:]
 		}
 		many.finish()
@@ -69,14 +69,14 @@ func TestTotalsDoNotDependOnTheCut(t *testing.T) {
 }
 
 // A line that a dying sender did not finish could read as another number.
-func TestALineThatWasCutOffIsNotCounted(t *testing.T) {
+func TestSplitter_DoesNotCountACutLine(t *testing.T) {
 	t.Parallel()
 	for _, whole := range []bool{true, false} {
 		got := sink{}
 		r := testReader(got, nil)
-		s := newSplitter(r.cfg.MaxLine, r.lines, r.cut)
-		s.filled(copy(s.room(), "hp.news.t.hot_param.a=1:1|c\nhp.news.t.hot_param.a=1:1|c|@0.1"))
-		s.end(whole)
+		s := newSplitter(r.cfg.MaxLine, r.readLines, r.countCut)
+		s.processBytes(copy(s.freeSpace(), "hp.news.t.hot_param.a=1:1|c\nhp.news.t.hot_param.a=1:1|c|@0.1"))
+		s.processRest(whole)
 		r.finish()
 		st := r.statsNow()
 		if whole && st.Requests != 11 || !whole && (st.Requests != 1 || st.Malformed != 1) {
@@ -93,17 +93,17 @@ func FuzzStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p []byte, piece byte) {
 		want, got := sink{}, sink{}
 		one, r := testReader(want, nil), testReader(got, nil)
-		one.packet(p)
+		one.readPacket(p)
 		one.finish()
 		pieces := bytes.Repeat([]byte{max(piece, 1)}, len(p))
 		allocated := memoryOf(func() {
-			s := newSplitter(r.cfg.MaxLine, r.lines, r.cut)
+			s := newSplitter(r.cfg.MaxLine, r.readLines, r.countCut)
 			for at := 0; at < len(p); {
-				n := copy(s.room(), p[at:min(at+int(pieces[at]), len(p))])
-				s.filled(n)
+				n := copy(s.freeSpace(), p[at:min(at+int(pieces[at]), len(p))])
+				s.processBytes(n)
 				at += n
 			}
-			s.end(true)
+			s.processRest(true)
 			r.finish()
 		})
 		if most := uint64(1<<17 + 64*len(p)); allocated > most {

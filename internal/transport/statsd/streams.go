@@ -59,7 +59,7 @@ func (l *Listener) openStreams(a address) error {
 		return fmt.Errorf("%T has no deadlines", ln)
 	}
 	s := &streams{name: a.addr, cfg: l.cfg, ln: to, shared: &l.connections, from: &l.senders, reader: l.newReader()}
-	s.timer = time.AfterFunc(time.Hour, s.flush)
+	s.timer = time.AfterFunc(time.Hour, s.flushReader)
 	s.timer.Stop() // until counts are due
 	if a.network == "tcp" {
 		s.name = ln.Addr().String()
@@ -68,23 +68,23 @@ func (l *Listener) openStreams(a address) error {
 	return nil
 }
 
-func (s *streams) addr() net.Addr { return s.ln.Addr() }
+func (s *streams) listenAddress() net.Addr { return s.ln.Addr() }
 
 func (s *streams) close() error { return s.ln.Close() }
 
-func (s *streams) received() received { return s.reader.received() }
+func (s *streams) lineCounters() received { return s.reader.lineCounters() }
 
 // run accepts until ctx ends. Then it reads the data that the kernel has of all connections, waiting ones included,
 // hands it over and returns.
 func (s *streams) run(ctx context.Context) error {
 	var conns sync.WaitGroup
 	release := wakeAtEnd(ctx, s.ln.SetDeadline)
-	err := s.accept(ctx, &conns)
+	err := s.acceptConns(ctx, &conns)
 	release()
 	_ = drain(s.ln.SetDeadline, func() error { // the connections that the kernel has accepted already
 		conn, err := s.ln.Accept()
 		if err == nil {
-			s.add(ctx, conn, &conns)
+			s.addConn(ctx, conn, &conns)
 		}
 		return err
 	})
@@ -97,26 +97,27 @@ func (s *streams) run(ctx context.Context) error {
 	return err
 }
 
-// accept returns nil when ctx ended. Without file descriptors it tries again, for the sake of the open connections.
-func (s *streams) accept(ctx context.Context, conns *sync.WaitGroup) error {
+// acceptConns returns nil when ctx ended. Without file descriptors it tries again, for the sake of the open
+// connections.
+func (s *streams) acceptConns(ctx context.Context, conns *sync.WaitGroup) error {
 	for ctx.Err() == nil {
 		conn, err := s.ln.Accept()
 		switch {
 		case err == nil:
-			s.add(ctx, conn, conns)
+			s.addConn(ctx, conn, conns)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("statsd: accept on %s: %w", s.name, err)
 		default:
-			s.reader.bad.accept(s.name, err)
+			s.reader.bad.logUnserved(s.name, err)
 			wait.For(ctx, 100*time.Millisecond)
 		}
 	}
 	return nil
 }
 
-func (s *streams) add(ctx context.Context, conn net.Conn, conns *sync.WaitGroup) {
-	if !s.from.allows(peer(conn)) {
+func (s *streams) addConn(ctx context.Context, conn net.Conn, conns *sync.WaitGroup) {
+	if !s.from.isAllowed(peerAddr(conn)) {
 		_ = conn.Close()
 		return
 	}
@@ -124,7 +125,7 @@ func (s *streams) add(ctx context.Context, conn net.Conn, conns *sync.WaitGroup)
 		s.shared.open.Add(-1)
 		s.shared.rejected.Add(1)
 		_ = conn.Close()
-		s.reader.bad.accept(s.name, fmt.Errorf("there are %d connections already (--statsd.max_connections)",
+		s.reader.bad.logUnserved(s.name, fmt.Errorf("there are %d connections already (--statsd.max_connections)",
 			s.cfg.MaxConnections))
 		return
 	}
@@ -132,27 +133,27 @@ func (s *streams) add(ctx context.Context, conn net.Conn, conns *sync.WaitGroup)
 	conns.Go(func() {
 		defer s.shared.open.Add(-1)
 		defer conn.Close()
-		s.serve(ctx, conn)
+		s.serveConn(ctx, conn)
 	})
 }
 
-// serve reads one connection until it ends or is idle, or until ctx ends and no data is left to read.
-func (s *streams) serve(ctx context.Context, conn net.Conn) {
-	from := peer(conn)
+// serveConn reads one connection until it ends or is idle, or until ctx ends and no data is left to read.
+func (s *streams) serveConn(ctx context.Context, conn net.Conn) {
+	from := peerAddr(conn)
 	lines := newSplitter(s.cfg.MaxLine,
-		func(lines []byte) { s.take(from, lines) }, func(line []byte) { s.cut(from, line) })
+		func(lines []byte) { s.readLines(from, lines) }, func(line []byte) { s.countCut(from, line) })
 	release := wakeAtEnd(ctx, conn.SetReadDeadline)
-	err := s.read(ctx, conn, lines)
+	err := s.readConn(ctx, conn, lines)
 	release()
 	if err == nil {
 		err = drain(conn.SetReadDeadline, func() error { return readOnce(conn, lines) })
 	}
-	lines.end(errors.Is(err, io.EOF))
+	lines.processRest(errors.Is(err, io.EOF))
 }
 
-// read returns nil when ctx ended.
-func (s *streams) read(ctx context.Context, conn net.Conn, lines *splitter) error {
-	for s.waits(ctx, conn) {
+// readConn returns nil when ctx ended.
+func (s *streams) readConn(ctx context.Context, conn net.Conn, lines *splitter) error {
+	for s.extendDeadline(ctx, conn) {
 		err := readOnce(conn, lines)
 		switch late := errors.Is(err, os.ErrDeadlineExceeded); {
 		case err == nil, late && ctx.Err() != nil:
@@ -166,45 +167,45 @@ func (s *streams) read(ctx context.Context, conn net.Conn, lines *splitter) erro
 	return nil
 }
 
-// waits sets the deadline of a connection and reports whether ctx has not ended. It checks ctx last, so that the
-// wake-up at its end is not overwritten.
-func (s *streams) waits(ctx context.Context, conn net.Conn) bool {
+// extendDeadline sets the deadline of a connection and reports whether ctx has not ended. It checks ctx last, so that
+// the wake-up at its end is not overwritten.
+func (s *streams) extendDeadline(ctx context.Context, conn net.Conn) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(s.cfg.Idle))
 	return ctx.Err() == nil
 }
 
 func readOnce(conn net.Conn, lines *splitter) error {
-	n, err := conn.Read(lines.room())
-	lines.filled(n)
+	n, err := conn.Read(lines.freeSpace())
+	lines.processBytes(n)
 	return err
 }
 
-func (s *streams) take(from netip.Addr, lines []byte) {
+func (s *streams) readLines(from netip.Addr, lines []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reader.from = netip.AddrPortFrom(from, 0)
-	s.reader.lines(lines)
+	s.reader.readLines(lines)
 	if next := s.reader.flush(time.Now()); !s.armed {
-		s.arm(next)
+		s.setFlushTimer(next)
 	}
 }
 
-// arm sets the time at which the sums are handed over, or stops if next is zero because there are none.
-func (s *streams) arm(next time.Time) {
+// setFlushTimer sets the time at which the sums are handed over, or stops if next is zero because there are none.
+func (s *streams) setFlushTimer(next time.Time) {
 	if s.armed = !next.IsZero(); s.armed {
 		s.timer.Reset(time.Until(next))
 	}
 }
 
-func (s *streams) cut(from netip.Addr, line []byte) {
+func (s *streams) countCut(from netip.Addr, line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reader.from = netip.AddrPortFrom(from, 0)
-	s.reader.cut(line)
+	s.reader.countCut(line)
 }
 
-func (s *streams) flush() {
+func (s *streams) flushReader() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.arm(s.reader.flush(time.Now()))
+	s.setFlushTimer(s.reader.flush(time.Now()))
 }

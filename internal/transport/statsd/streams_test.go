@@ -46,7 +46,7 @@ func isClosed(t *testing.T, conn net.Conn) {
 
 // All kinds of addresses at once, and a client that never ends its line keeps
 // no other waiting.
-func TestEveryTransport(t *testing.T) {
+func TestListener_ReadsEveryTransport(t *testing.T) {
 	t.Parallel()
 	in, dir := newInbox(), t.TempDir()
 	l := listen(t, in, statsd.ListenerConfig{Addresses: []string{
@@ -72,7 +72,7 @@ func TestEveryTransport(t *testing.T) {
 
 // Lines of others than statsd.allow has are not read, by UDP and by TCP; a unix
 // socket is guarded by its file.
-func TestOnlyAllowedSendersAreRead(t *testing.T) {
+func TestListener_ReadsOnlyAllowedSenders(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8")
@@ -130,7 +130,7 @@ func TestOnlyAllowedSendersAreRead(t *testing.T) {
 	}
 }
 
-func TestWrongAllow(t *testing.T) {
+func TestParseAllow_RefusesWrongNetworks(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "10.0.0.0/33", "localhost", "fe80::1%eth0", "10.0.0"} {
 		if _, err := statsd.ParseAllow([]string{s}); err == nil || !strings.Contains(err.Error(), strconv.Quote(s)) {
@@ -139,7 +139,7 @@ func TestWrongAllow(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreBounded(t *testing.T) {
+func TestListener_BoundsConnections(t *testing.T) {
 	t.Parallel()
 	in := newInbox()
 	l := listen(t, in, statsd.ListenerConfig{Addresses: []string{"tcp://127.0.0.1:0"}, MaxConnections: 2})
@@ -155,7 +155,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestSilentConnectionsAreClosed(t *testing.T) {
+func TestListener_ClosesSilentConnections(t *testing.T) {
 	t.Parallel()
 	in := newInbox()
 	l := listen(t, in, statsd.ListenerConfig{Addresses: []string{"tcp://127.0.0.1:0"}, Idle: 50 * time.Millisecond})
@@ -169,7 +169,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 }
 
 // Lines that clients had sent before the end are counted, also of clients that were not accepted yet.
-func TestStreamsLoseNothingAtTheEnd(t *testing.T) {
+func TestListener_ReadsStreamsToTheirEnd(t *testing.T) {
 	t.Parallel()
 	in := newInbox()
 	l, err := statsd.NewListener(statsd.ListenerConfig{
@@ -192,7 +192,7 @@ func TestStreamsLoseNothingAtTheEnd(t *testing.T) {
 }
 
 // Several readers share a port; each sender stays with one of them, and the totals include all readers.
-func TestReadersShareAPort(t *testing.T) {
+func TestListener_ReadersShareAPort(t *testing.T) {
 	t.Parallel()
 	in := newInbox()
 	l := listen(t, in, statsd.ListenerConfig{Readers: 3})

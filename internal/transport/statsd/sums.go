@@ -67,15 +67,15 @@ func newSums(names, bytes int) *sums {
 	return &sums{max: names, most: bytes, names: map[string]int32{}, stamped: map[stamp]stampedSum{}}
 }
 
-// known returns the entry of a name, or -1 for a new name. It does not allocate.
-func (s *sums) known(name []byte) int32 {
+// findEntry returns the entry of a name, or -1 for a new name. It does not allocate.
+func (s *sums) findEntry(name []byte) int32 {
 	if i, ok := s.names[string(name)]; ok {
 		return i
 	}
 	return -1
 }
 
-func (s *sums) learn(name []byte, key hottype.Key) int32 {
+func (s *sums) addName(name []byte, key hottype.Key) int32 {
 	i := int32(len(s.entries))
 	s.entries = append(s.entries, entry{key: key})
 	s.names[string(name)] = i
@@ -83,18 +83,18 @@ func (s *sums) learn(name []byte, key hottype.Key) int32 {
 	return i
 }
 
-// full reports whether there is no room for another name, and timesFull whether there is no room for another time of a
-// name.
-func (s *sums) full() bool      { return len(s.entries) >= s.max || s.bytes >= s.most }
-func (s *sums) timesFull() bool { return len(s.stamped) >= s.max }
+// areNamesFull reports whether there is no room for another name, and areTimesFull whether there is no room for another
+// time of a name.
+func (s *sums) areNamesFull() bool { return len(s.entries) >= s.max || s.bytes >= s.most }
+func (s *sums) areTimesFull() bool { return len(s.stamped) >= s.max }
 
-// hasRoom reports whether there is room for the clients of a name.
-func (s *sums) hasRoom(i int32) bool {
-	return s.bytes < s.most || s.entries[i].clients != nil && !s.lastIsStamped(i)
+// hasClientRoom reports whether there is room for the clients of a name.
+func (s *sums) hasClientRoom(i int32) bool {
+	return s.bytes < s.most || s.entries[i].clients != nil && !s.isLastStamped(i)
 }
 
-// lastIsStamped reports whether the last count of a name carried its own second, and has not been taken yet.
-func (s *sums) lastIsStamped(i int32) bool {
+// isLastStamped reports whether the last count of a name carried its own second, and has not been taken yet.
+func (s *sums) isLastStamped(i int32) bool {
 	second := s.entries[i].second
 	if second == 0 {
 		return false
@@ -103,9 +103,9 @@ func (s *sums) lastIsStamped(i int32) bool {
 	return ok
 }
 
-func (s *sums) empty() bool { return len(s.touched) == 0 && len(s.stamped) == 0 }
+func (s *sums) isEmpty() bool { return len(s.touched) == 0 && len(s.stamped) == 0 }
 
-func (s *sums) touch(i int32) *entry {
+func (s *sums) touchEntry(i int32) *entry {
 	e := &s.entries[i]
 	if !e.dirty {
 		e.dirty = true
@@ -115,7 +115,7 @@ func (s *sums) touch(i int32) *entry {
 }
 
 func (s *sums) add(i int32, n float64) {
-	e := s.touch(i)
+	e := s.touchEntry(i)
 	e.second = 0
 	e.sum = min(e.sum+n, maxSum)
 	e.origin.Add(s.sender, int64(n+0.5))
@@ -133,9 +133,9 @@ func (s *sums) addAt(i int32, second int64, n float64) {
 
 const maxSum = hottype.MaxCount // a greater number is not a count
 
-func (s *sums) join(i int32, m clientsketch.Member) {
-	e := s.touch(i)
-	if at := (stamp{i, e.second}); s.lastIsStamped(i) {
+func (s *sums) addMember(i int32, m clientsketch.Member) {
+	e := s.touchEntry(i)
+	if at := (stamp{i, e.second}); s.isLastStamped(i) {
 		v := s.stamped[at]
 		if v.clients == nil {
 			v.clients = s.newSketch()
@@ -155,14 +155,14 @@ func (s *sums) newSketch() *hottype.ClientSketch {
 	return new(hottype.ClientSketch)
 }
 
-// take returns the new counts, in a slice that the caller may keep.
-func (s *sums) take() []hottype.Count {
-	if s.empty() {
+// takeCounts returns the new counts, in a slice that the caller may keep.
+func (s *sums) takeCounts() []hottype.Count {
+	if s.isEmpty() {
 		return nil
 	}
 	counts := make([]hottype.Count, 0, len(s.touched)+len(s.stamped))
 	for at, v := range s.stamped {
-		e := s.touch(at.entry) // for the fraction
+		e := s.touchEntry(at.entry) // for the fraction
 		n := int64(v.sum + epsilon)
 		from := &v.clients
 		if v.clients == nil && e.sum < 1-epsilon { // members that came before their count
@@ -202,8 +202,8 @@ func (e *entry) originOf(n int64) hottype.Origin {
 	return hottype.Origin{Tag: e.origin.Tag, N: min(e.origin.N, n)}
 }
 
-// forget removes all names and returns the fractions that round up to one. Call take before.
-func (s *sums) forget() []hottype.Count {
+// removeNames removes all names and returns the fractions that round up to one. Call takeCounts before.
+func (s *sums) removeNames() []hottype.Count {
 	var counts []hottype.Count
 	for i := range s.entries {
 		if e := &s.entries[i]; e.sum >= 0.5 {

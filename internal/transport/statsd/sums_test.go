@@ -14,11 +14,11 @@ import (
 
 // Fractions are carried: a key's total is never off by more than one, however
 // the lines fall into flushes.
-func TestSumsKeepTotals(t *testing.T) {
+func TestSums_KeepTotals(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := newSums(10, 1<<20)
-		i := b.learn([]byte("m"), "k?id=1")
+		i := b.addName([]byte("m"), "k?id=1")
 		var want float64
 		var got int64
 		take := func(counts []hottype.Count) {
@@ -35,11 +35,11 @@ func TestSumsKeepTotals(t *testing.T) {
 			}
 			want += n
 			if rapid.Bool().Draw(t, "flush") {
-				take(b.take())
+				take(b.takeCounts())
 			}
 		}
-		take(b.take())
-		take(b.forget())
+		take(b.takeCounts())
+		take(b.removeNames())
 		if math.Abs(want-float64(got)) > 0.5+1e-3 {
 			t.Fatalf("handed over %d, counted %v", got, want)
 		}
@@ -57,49 +57,49 @@ func member(t *testing.T, s string) clientsketch.Member {
 
 // Members wait for their key's count, which may come in a later flush, and go
 // with it once.
-func TestMembersLeaveWithTheNextCount(t *testing.T) {
+func TestSums_HandOverMembersWithTheNextCount(t *testing.T) {
 	t.Parallel()
 	s := newSums(10, 1<<20)
 	s.second = 1000
-	i := s.learn([]byte("m"), "k")
+	i := s.addName([]byte("m"), "k")
 	for _, text := range []string{"04c0000201=2", "seen=3", "0badf00d"} {
-		s.join(i, member(t, text))
+		s.addMember(i, member(t, text))
 	}
-	if got := s.take(); len(got) != 0 || s.empty() {
+	if got := s.takeCounts(); len(got) != 0 || s.isEmpty() {
 		t.Fatalf("%+v left without a count", got)
 	}
 	s.add(i, 3)
-	got := s.take()
+	got := s.takeCounts()
 	if len(got) != 1 || got[0].Clients == nil || got[0].Clients.Attributed != 3 || len(got[0].Clients.Sample) != 1 ||
 		len(got[0].Clients.Heavy) != 1 {
 		t.Fatalf("got %+v", got)
 	}
 	s.add(i, 1)
-	if got = s.take(); len(got) != 1 || got[0].Clients != nil || !s.empty() {
+	if got = s.takeCounts(); len(got) != 1 || got[0].Clients != nil || !s.isEmpty() {
 		t.Fatalf("then %+v", got)
 	}
 }
 
-func TestMembersWithoutACountAreForgotten(t *testing.T) {
+func TestSums_RemoveMembersWithoutACount(t *testing.T) {
 	t.Parallel()
 	s := newSums(10, 1<<20)
-	i := s.learn([]byte("m"), "k")
-	s.join(i, member(t, "seen=3"))
+	i := s.addName([]byte("m"), "k")
+	s.addMember(i, member(t, "seen=3"))
 	for range maxWaits + 1 {
-		s.take()
+		s.takeCounts()
 	}
 	s.add(i, 1)
-	if got := s.take(); len(got) != 1 || got[0].Clients != nil {
+	if got := s.takeCounts(); len(got) != 1 || got[0].Clients != nil {
 		t.Errorf("got %+v", got)
 	}
 }
 
 // For any members, in any order and with any of them missing, a count has a sound client sketch or nil.
-func TestClientSketchesAreSound(t *testing.T) {
+func TestSums_ClientSketchesAreSound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSums(10, 1<<20)
-		i := s.learn([]byte("m"), "k")
+		i := s.addName([]byte("m"), "k")
 		for range rapid.IntRange(0, 60).Draw(t, "members") {
 			n := rapid.SampledFrom([]int64{1, 2, 1 << 30, clientsketch.MaxN}).Draw(t, "n")
 			var m clientsketch.Member
@@ -112,10 +112,10 @@ func TestClientSketchesAreSound(t *testing.T) {
 			default:
 				m.Hash = rapid.Uint32().Draw(t, "mark")
 			}
-			s.join(i, m)
+			s.addMember(i, m)
 		}
 		s.add(i, 1)
-		for _, c := range s.take() {
+		for _, c := range s.takeCounts() {
 			if err := clientsketch.Check(c.Clients); err != nil {
 				t.Fatalf("%v: %s", err, cmp.Diff(nil, c.Clients))
 			}
@@ -130,7 +130,7 @@ func TestSums_KeepClientsInTheirSecond(t *testing.T) {
 	for _, order := range [][]int64{{0, 7, 8}, {7, 0, 8}, {8, 7, 0}, {7, 7, 0, 0, 8}} {
 		b := newSums(10, 1<<20)
 		b.second = 9
-		i := b.learn([]byte("m"), "k?id=1")
+		i := b.addName([]byte("m"), "k?id=1")
 		want := map[int64]int64{}
 		for n, second := range order {
 			if second == 0 {
@@ -139,10 +139,10 @@ func TestSums_KeepClientsInTheirSecond(t *testing.T) {
 			} else {
 				b.addAt(i, second, 1)
 			}
-			b.join(i, member(t, fmt.Sprintf("0414%06x=1", n)))
+			b.addMember(i, member(t, fmt.Sprintf("0414%06x=1", n)))
 			want[second]++
 		}
-		for _, c := range b.take() {
+		for _, c := range b.takeCounts() {
 			if c.N != want[c.Second] || c.Clients == nil || int64(len(c.Clients.Heavy)) != c.N {
 				t.Errorf("order %v: %d requests in second %d by %+v", order, c.N, c.Second, c.Clients)
 			}

@@ -17,13 +17,13 @@ import (
 
 // A line counts in the second in which the kernel received it, in its own second if it says one, and never in the
 // future, which a clock that was set back makes of the kernel's time.
-func TestReader_CountsWhenADatagramArrived(t *testing.T) {
+func TestReader_PlacesLinesWhenTheyArrived(t *testing.T) {
 	t.Parallel()
 	got := sink{}
 	r := testReader(got, nil) // at second 1000
 	for _, arrived := range []int64{990, 990, 995, 1000, 1700} {
 		r.arrived = time.Unix(arrived, 999)
-		r.packet([]byte("hp.news.t.hot_param.a=1:1|c\nhp.news.t.hot_param.a=1:1|c|T991"))
+		r.readPacket([]byte("hp.news.t.hot_param.a=1:1|c\nhp.news.t.hot_param.a=1:1|c|T991"))
 	}
 	r.finish()
 	want := sink{{Key: "t?a=1", Second: 990}: 2, {Key: "t?a=1", Second: 991}: 5, {Key: "t?a=1", Second: 995}: 1,
@@ -46,16 +46,16 @@ func TestReader_LeavesOutWhatWaited(t *testing.T) {
 		})
 		stood.Beat()
 		time.Sleep(3 * time.Second)
-		r.packet([]byte("hp.news.t.hot_param.a=1:7|c\nhp.news.t.hot_param.a=1:seen=7|s\nhp.news.alive:1|g"))
-		r.packet([]byte("hp.news.t.hot_param.a=1:2|c|T998"))
+		r.readPacket([]byte("hp.news.t.hot_param.a=1:7|c\nhp.news.t.hot_param.a=1:seen=7|s\nhp.news.alive:1|g"))
+		r.readPacket([]byte("hp.news.t.hot_param.a=1:2|c|T998"))
 		r.arrived = time.Unix(996, 0)
-		r.packet([]byte("hp.news.t.hot_param.a=1:3|c"))
+		r.readPacket([]byte("hp.news.t.hot_param.a=1:3|c"))
 		r.arrived = time.Time{}
 		for range 11 {
 			stood.Beat()
 			time.Sleep(100 * time.Millisecond)
 		}
-		r.packet([]byte("hp.news.t.hot_param.a=1:4|c"))
+		r.readPacket([]byte("hp.news.t.hot_param.a=1:4|c"))
 		r.finish()
 		seconds := map[int64]int64{}
 		for _, c := range got {
@@ -85,8 +85,8 @@ func TestServerQueue_DropsWhatWaitedInThisProcess(t *testing.T) {
 		}
 		written := func(stamps bool, age int64) string {
 			l.stamps = stamps
-			l.out.begin(t.Context())
-			if n := l.count("a", &hottype.Count{N: 1, Second: time.Now().Unix() - age}); n != 1 {
+			l.out.beginBatch(t.Context())
+			if n := l.writeCount("a", &hottype.Count{N: 1, Second: time.Now().Unix() - age}); n != 1 {
 				t.Errorf("%d requests", n)
 			}
 			return string(l.out.buf)
@@ -113,9 +113,9 @@ func TestPacker_DropsADatagramThatWaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &packer{link: &link{}, mtu: 1432}
-		p.begin(context.Background())
+		p.beginBatch(context.Background())
 		_, _ = p.Send([]byte("a:1|c"))
-		p.end(1)
+		p.finishGroup(1)
 		time.Sleep(maxAge + time.Millisecond)
 		p.flush() // a link without an address would panic
 		if p.sent != 0 || len(p.buf) != 0 {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var hp1 = canon.Names{Prefix: "hp.news"}
 
-func TestSenderToListener(t *testing.T) {
+func TestListener_ReceivesWhatSenderSends(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]string{
 		"udp":  "127.0.0.1:0",
@@ -63,7 +63,7 @@ func TestSenderToListener(t *testing.T) {
 
 // Whatever the key, a datagram stays in its size, holds no control byte and
 // nothing but our own counters.
-func TestDatagrams(t *testing.T) {
+func TestSender_DatagramsHoldOnlyOwnCounters(t *testing.T) {
 	t.Parallel()
 	for _, style := range []canon.Style{canon.StyleHP1, canon.StylePlain} {
 		synctest.Test(t, func(t *testing.T) {
@@ -107,7 +107,7 @@ func checkDatagrams(t *rapid.T, box mailbox, s outlet, mtu int) int {
 	return lines + heartbeats
 }
 
-func TestGarbage(t *testing.T) {
+func TestListener_SurvivesGarbage(t *testing.T) {
 	t.Parallel()
 	in := newInbox()
 	l := listen(t, in, statsd.ListenerConfig{})
@@ -132,7 +132,7 @@ func TestGarbage(t *testing.T) {
 }
 
 // Lines that the kernel had received before the end are handed over, even if the listener had not read any.
-func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
+func TestListener_HandsOverReceivedLinesAtTheEnd(t *testing.T) {
 	t.Parallel()
 	in := newInbox()
 	l, err := statsd.NewListener(statsd.ListenerConfig{
@@ -155,7 +155,7 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestKernelDropsAreSeen(t *testing.T) {
+func TestListener_CountsKernelDrops(t *testing.T) {
 	t.Parallel()
 	l, err := statsd.NewListener(statsd.ListenerConfig{
 		Addresses: []string{"127.0.0.1:0"}, Names: hp1, Handle: newInbox().handle, ReadBuffer: 1 << 17,
@@ -182,7 +182,7 @@ func TestKernelDropsAreSeen(t *testing.T) {
 	}
 }
 
-func TestBadConfigurations(t *testing.T) {
+func TestConfigs_RefuseBadAddresses(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{
 		"", "localhost", "127.0.0.1:", "unix:", "a:b:c", "tcp://", "tcp://1", "udp://unix:/x", "tcp://unix:/x",
