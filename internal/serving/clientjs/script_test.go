@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/clientjs"
 )
 
-func TestAt(t *testing.T) {
+func TestHandler_ServesScript(t *testing.T) {
 	t.Parallel()
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	for _, c := range []struct {

@@ -8,28 +8,28 @@ import (
 // account counts the memory that the HTTP/2 requests of a listener hold. A request of HTTP/1 has a connection of its
 // own, and connections are bounded themselves.
 type account struct {
-	most, part int64 // bounds in bytes, for all clients and for one; 0 for no bound
-	held       atomic.Int64
-	rejected   atomic.Uint64
+	limit, clientLimit int64 // bounds in bytes, for all clients and for one; 0 for no bound
+	held               atomic.Int64
+	rejected           atomic.Uint64
 }
 
 func newAccount(cfg *Config) *account {
-	a := &account{most: cfg.streamsBound()}
-	a.part = a.most
+	a := &account{limit: cfg.streamsBound()}
+	a.clientLimit = a.limit
 	if cfg.MaxConnectionsClient > 0 && cfg.MaxConnectionsClient < cfg.MaxConnections {
-		a.part = a.most / int64(cfg.MaxConnections) * int64(cfg.MaxConnectionsClient)
+		a.clientLimit = a.limit / int64(cfg.MaxConnections) * int64(cfg.MaxConnectionsClient)
 	}
 	return a
 }
 
-// hold takes room for the request of a stream, or rejects it. A client may take the same share of the account as of the
-// connections, so that other clients go on, and maxHeld bytes of unusual headers.
-func (a *account) hold(st *stream, header int64) {
+// holdRoom takes room for the request of a stream, or rejects it. A client may take the same share of the account as of
+// the connections, so that other clients go on, and maxHeld bytes of unusual headers.
+func (a *account) holdRoom(st *stream, header int64) {
 	n := 2*header + perRequest
 	st.held, st.headers = n, header
-	ok := a.held.Add(n) <= a.most || a.most == 0
+	ok := a.held.Add(n) <= a.limit || a.limit == 0
 	if c := st.client; c != nil {
-		ok = (c.held.Add(n) <= a.part || a.most == 0) && ok
+		ok = (c.held.Add(n) <= a.clientLimit || a.limit == 0) && ok
 		st.tooLong = c.headers.Add(header) > maxHeld && header > usualHeader
 	}
 	if st.rejected = st.tooLong || !ok; st.rejected {
@@ -47,8 +47,8 @@ func (a *account) release(st *stream) {
 	st.held, st.headers = 0, 0
 }
 
-// rejection returns the status that answers a rejected request.
-func (st *stream) rejection() int {
+// rejectionStatus returns the status that answers a rejected request.
+func (st *stream) rejectionStatus() int {
 	if st.tooLong {
 		return http.StatusRequestHeaderFieldsTooLarge
 	}

@@ -35,7 +35,7 @@ func (a *accepting) Accept() (net.Conn, error) { return a.next, nil }
 
 // A connection that was evicted stays out of the list of idle ones: HTTP/2 ends its requests, and reports it as idle,
 // after it is closed.
-func TestAnEvictedConnectionIsNotIdleAgain(t *testing.T) {
+func TestConns_EvictedStayOutOfIdle(t *testing.T) {
 	t.Parallel()
 	from := &accepting{next: accepted{from: "192.0.2.1:1"}}
 	l := &conns{Listener: from, max: 2}
@@ -48,14 +48,14 @@ func TestAnEvictedConnectionIsNotIdleAgain(t *testing.T) {
 	}
 	a, b := accept(), accept()
 	c := accept() // in place of a
-	l.changed(a, http.StateActive)
-	l.changed(a, http.StateIdle)
+	l.recordState(a, http.StateActive)
+	l.recordState(a, http.StateIdle)
 	_ = a.Close()
 	if l.open != 2 || l.idle.Len() != 2 {
 		t.Errorf("%d open, %d idle, want 2 and 2", l.open, l.idle.Len())
 	}
-	l.changed(b, http.StateActive)
-	l.changed(c, http.StateActive)
+	l.recordState(b, http.StateActive)
+	l.recordState(c, http.StateActive)
 	for range 3 {
 		if ok, _ := l.add(&conn{Conn: from.next, owner: l}); ok || l.open != 2 {
 			t.Errorf("added %v: %d open of at most 2", ok, l.open)
@@ -64,7 +64,7 @@ func TestAnEvictedConnectionIsNotIdleAgain(t *testing.T) {
 }
 
 // One client, an address or a /64, takes at most its share of the connections, and no place of others.
-func TestOneClientHasAPartOfTheConnections(t *testing.T) {
+func TestConns_BoundClientShare(t *testing.T) {
 	t.Parallel()
 	from := &accepting{}
 	proxy := netip.MustParseAddr("192.0.2.9")
@@ -102,7 +102,7 @@ func TestOneClientHasAPartOfTheConnections(t *testing.T) {
 
 // HPACK repeats a cookie of 60 KB by 15 bytes, so 5,000 requests that are held open would take 300 MB. The client gets
 // 2 MiB of them, and then responses of 431. Requests of other clients are still answered.
-func TestHeldHeadersAreBounded(t *testing.T) {
+func TestAccount_BoundsHeldHeaders(t *testing.T) {
 	release := make(chan struct{})
 	s, _ := start(t, func(c *Config) {
 		c.MaxConnectionsClient = 1000
@@ -156,7 +156,7 @@ func TestHeldHeadersAreBounded(t *testing.T) {
 }
 
 // Connections stay within the bound that a listener states, while a long header is read and while a handler holds it.
-func TestConnectionsStayWithinTheStatedBound(t *testing.T) {
+func TestListener_StaysWithinMemoryBound(t *testing.T) {
 	const conns, header = 100, "GET / HTTP/1.1\r\nHost: x\r\n"
 	release := make(chan struct{})
 	held := make(chan struct{}, conns)
@@ -198,7 +198,7 @@ func inUse() int64 {
 
 // HTTP/2 requests are rejected when the requests under way take all memory that the listener has for them. Requests of
 // HTTP/1 have a counted connection each.
-func TestStreamsOfAllClientsAreBounded(t *testing.T) {
+func TestAccount_BoundsStreamsOfAllClients(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t, func(c *Config) { c.MaxConnections = 1 << 12 })
 	only := func(p func(*http.Protocols, bool)) *http.Client {
@@ -237,7 +237,7 @@ func TestStreamsOfAllClientsAreBounded(t *testing.T) {
 }
 
 // One client has the same part of the requests under way as of the connections, and gets it back.
-func TestStreamsOfOneClientAreAPart(t *testing.T) {
+func TestAccount_BoundsClientShare(t *testing.T) {
 	t.Parallel()
 	a := newAccount(&Config{MaxConnections: 10_000, MaxConnectionsClient: 1000})
 	each := int64(perRequest + 2*usualHeader)
@@ -246,20 +246,20 @@ func TestStreamsOfOneClientAreAPart(t *testing.T) {
 	fill := func(c *client, most int64) (all []*stream) {
 		for n := int64(0); n < most; n += each {
 			st := &stream{client: c}
-			if a.hold(st, usualHeader); st.rejected {
+			if a.holdRoom(st, usualHeader); st.rejected {
 				t.Fatalf("%v is rejected with %d of %d bytes held", c, n, most)
 			}
 			all = append(all, st)
 		}
 		return all
 	}
-	part := a.part - a.part%each
-	if want := a.most / 10; a.part > want || a.part < want-10_000 {
-		t.Fatalf("one client may hold %d bytes of %d", a.part, a.most)
+	part := a.clientLimit - a.clientLimit%each
+	if want := a.limit / 10; a.clientLimit > want || a.clientLimit < want-10_000 {
+		t.Fatalf("one client may hold %d bytes of %d", a.clientLimit, a.limit)
 	}
 	held := fill(one, part)
 	more := &stream{client: one}
-	if a.hold(more, usualHeader); more.rejection() != http.StatusServiceUnavailable || !more.rejected {
+	if a.holdRoom(more, usualHeader); more.rejectionStatus() != http.StatusServiceUnavailable || !more.rejected {
 		t.Error("it gets more than its part")
 	}
 	held = append(held, more)

@@ -47,23 +47,23 @@ func newCertificate(name, setting string, files TLS, log *slog.Logger) (*certifi
 			setting)
 	}
 	c := &certificate{name: name, files: files, log: log, looked: time.Now()}
-	c.stamps = files.stamps()
+	c.stamps = files.fileStamps()
 	if err := c.load(); err != nil {
 		return nil, fmt.Errorf("listener: %s: %w; see --%stls_cert", name, err, setting)
 	}
 	return c, nil
 }
 
-// current returns the configuration of a handshake.
-func (c *certificate) current() *tls.Config {
+// handshakeConfig returns the configuration of a handshake.
+func (c *certificate) handshakeConfig() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reloadIfChanged(time.Now())
 	return c.config
 }
 
-// state returns when the certificate expires, and reports whether the files are valid.
-func (c *certificate) state() (expires time.Time, right bool) {
+// expiryState returns when the certificate expires, and reports whether the files are valid.
+func (c *certificate) expiryState() (expires time.Time, right bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reloadIfChanged(time.Now())
@@ -77,7 +77,7 @@ func (c *certificate) reloadIfChanged(now time.Time) {
 		return
 	}
 	c.looked = now
-	stamps := c.files.stamps()
+	stamps := c.files.fileStamps()
 	if stamps == c.stamps {
 		return
 	}
@@ -110,8 +110,8 @@ func (c *certificate) load() error {
 	return nil
 }
 
-// stamps returns a text that changes when a file does.
-func (t TLS) stamps() string {
+// fileStamps returns a text that changes when a file does.
+func (t TLS) fileStamps() string {
 	out := ""
 	for _, path := range []string{t.Cert, t.Key, t.ClientCA} {
 		if info, err := os.Stat(path); err == nil {
@@ -135,7 +135,7 @@ func ClientTLS(setting string, files tlsfiles.Files, log *slog.Logger) (*tls.Con
 			return nil, err
 		}
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return &shown.current().Certificates[0], nil
+			return &shown.handshakeConfig().Certificates[0], nil
 		}
 	}
 	return config, nil

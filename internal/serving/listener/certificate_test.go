@@ -106,7 +106,7 @@ func (s *said) String() string {
 	return s.b.String()
 }
 
-func TestCertificateIsReadAgain(t *testing.T) {
+func TestCertificate_IsReadAgain(t *testing.T) {
 	t.Parallel()
 	f, log := newFiles(t), new(said)
 	s, _ := start(t, func(c *Config) {
@@ -135,7 +135,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestCallersShowCertificates(t *testing.T) {
+func TestClientCA_RequiresCertificate(t *testing.T) {
 	t.Parallel()
 	ours, strangers := newFiles(t), newFiles(t)
 	s, _ := start(t, func(c *Config) { c.TLS = ours.write(t, "ours", true) })
@@ -151,7 +151,7 @@ func TestCallersShowCertificates(t *testing.T) {
 	}
 }
 
-func TestWrongFilesAtTheStart(t *testing.T) {
+func TestListen_RejectsInvalidFiles(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	good := f.write(t, "one", true)
@@ -176,7 +176,7 @@ func TestWrongFilesAtTheStart(t *testing.T) {
 }
 
 // A server that asks for a certificate sees the one that the files hold now.
-func TestClientShowsTheCertificateOfToday(t *testing.T) {
+func TestClientTLS_PresentsCurrentCertificate(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	names := f.write(t, "first", false)
@@ -199,7 +199,7 @@ func TestClientShowsTheCertificateOfToday(t *testing.T) {
 	await(t, "the new certificate", func() bool { return shown() != "first" })
 }
 
-func TestWrongFilesOfClients(t *testing.T) {
+func TestClientTLS_RejectsInvalidFiles(t *testing.T) {
 	t.Parallel()
 	names := newFiles(t).write(t, "x", false)
 	for want, files := range map[string]tlsfiles.Files{

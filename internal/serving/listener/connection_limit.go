@@ -33,7 +33,7 @@ type conns struct {
 	trusted   func(netip.Addr) bool // peers that speak for many clients
 	busy      bool                  // the activity of connections is unknown, so none counts as idle
 
-	mu       sync.Mutex // guards the fields below, and conn.at and conn.closed
+	mu       sync.Mutex // guards the fields below, and conn.idleElement and conn.closed
 	open     int
 	clients  map[netip.Prefix]*client // with open connections, except trusted peers
 	idle     list.List                // of *conn without a request, longest first
@@ -53,7 +53,7 @@ type conn struct {
 	net.Conn
 	owner       *conns
 	client      *client       // nil for a trusted peer or a unix socket
-	at          *list.Element // in idle; nil while a request is under way
+	idleElement *list.Element // in idle; nil while a request is under way
 	closed      bool          // states that the server reports later change nothing
 	hasDeadline atomic.Bool   // the handler sets deadlines for its writes
 	// The deadline of writes that is set here, in unix nanoseconds; 0 if there is none.
@@ -89,7 +89,7 @@ func (l *conns) add(c *conn) (ok bool, victim *conn) {
 	case l.max > 0 && l.open >= l.max:
 		victim = l.longestIdle(nil)
 	default:
-		l.take(c)
+		l.countConn(c)
 		return true, nil
 	}
 	if victim == nil {
@@ -98,7 +98,7 @@ func (l *conns) add(c *conn) (ok bool, victim *conn) {
 	}
 	l.evicted++
 	l.release(victim)
-	l.take(c)
+	l.countConn(c)
 	return true, victim
 }
 
@@ -130,8 +130,8 @@ func (l *conns) longestIdle(of *client) *conn {
 	return nil
 }
 
-// take counts a connection. The caller holds mu.
-func (l *conns) take(c *conn) {
+// countConn counts a connection. The caller holds mu.
+func (l *conns) countConn(c *conn) {
 	l.open++
 	l.setIdle(c, !l.busy)
 	if c.client == nil {
@@ -164,16 +164,16 @@ func (l *conns) release(c *conn) {
 // setIdle records whether a connection is idle. The caller holds mu.
 func (l *conns) setIdle(c *conn, idle bool) {
 	switch {
-	case idle && c.at == nil && !c.closed:
-		c.at = l.idle.PushBack(c)
-	case !idle && c.at != nil:
-		l.idle.Remove(c.at)
-		c.at = nil
+	case idle && c.idleElement == nil && !c.closed:
+		c.idleElement = l.idle.PushBack(c)
+	case !idle && c.idleElement != nil:
+		l.idle.Remove(c.idleElement)
+		c.idleElement = nil
 	}
 }
 
-// changed follows the states of connections. It is an http.Server's ConnState.
-func (l *conns) changed(nc net.Conn, state http.ConnState) {
+// recordState follows the states of connections. It is an http.Server's ConnState.
+func (l *conns) recordState(nc net.Conn, state http.ConnState) {
 	c := unwrapConn(nc)
 	if c == nil || state == http.StateNew || state == http.StateClosed {
 		return

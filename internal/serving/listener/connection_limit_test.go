@@ -28,7 +28,7 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 
 // Each write has a deadline, which is set once a second. One that the handler set stays until
 // it or who takes the connection over takes it back.
-func TestWritesHaveDeadlines(t *testing.T) {
+func TestConn_SetsWriteDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -45,7 +45,7 @@ type framedConn struct {
 
 func newFramedConn(below net.Conn, floods *atomic.Uint64, a *account) *framedConn {
 	c := &framedConn{Conn: below, floods: floods, control: budget{since: time.Now()}}
-	c.streams.follow(a)
+	c.streams.startFollowing(a)
 	return c
 }
 
@@ -65,7 +65,7 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	}
 	c.written.Store(0)
 	if c.other.Load() {
-		c.framing.scan(p[:n])
+		c.framing.scanHeader(p[:n])
 		return n, err
 	}
 	b := p[:n]
@@ -73,14 +73,14 @@ func (c *framedConn) Read(p []byte) (int, error) {
 		same := min(len(b), len(preface)-c.begun)
 		if !strings.HasPrefix(preface[c.begun:], string(b[:same])) {
 			c.other.Store(true)
-			c.framing.scan(b)
+			c.framing.scanHeader(b)
 			return n, err
 		}
 		c.begun += same
 		b = b[same:]
 	}
-	c.in.scan(b, func(f *frame) {
-		if !c.streams.received(f) || !c.excuses(f) {
+	c.in.scanFrames(b, func(f *frame) {
+		if !c.streams.followReceived(f) || !c.excusesControl(f) {
 			c.control.n.Add(1)
 		}
 	})
@@ -91,7 +91,7 @@ func (c *framedConn) Read(p []byte) (int, error) {
 		return n, errFlood
 	}
 	if c.in.isBetween() {
-		c.streams.enter()
+		c.streams.acquirePlace()
 	}
 	return n, err
 }
@@ -102,26 +102,26 @@ func (c *framedConn) Write(p []byte) (int, error) {
 	}
 	n, err := c.Conn.Write(p)
 	if !c.other.Load() {
-		c.out.scan(p[:n], func(f *frame) {
-			c.excuses(f)
-			c.streams.sent(f)
+		c.out.scanFrames(p[:n], func(f *frame) {
+			c.excusesControl(f)
+			c.streams.followSent(f)
 		})
 	}
 	return n, err
 }
 
 func (c *framedConn) Close() error {
-	c.streams.end()
+	c.streams.closeAll()
 	return c.Conn.Close()
 }
 
-// excuses reports whether a frame belongs to a request or a response, and if so returns some control frames to the
-// budget. Padding does not count.
-func (c *framedConn) excuses(f *frame) bool {
-	if f.kind != frameHeaders && (f.kind != frameData || f.data() == 0) {
+// excusesControl reports whether a frame belongs to a request or a response, and if so returns some control frames to
+// the budget. Padding does not count.
+func (c *framedConn) excusesControl(f *frame) bool {
+	if f.kind != frameHeaders && (f.kind != frameData || f.dataSize() == 0) {
 		return false
 	}
-	c.control.giveBack(int64(controlExcused + f.data()/controlExcusedBytes))
+	c.control.giveBack(int64(controlExcused + f.dataSize()/controlExcusedBytes))
 	return true
 }
 

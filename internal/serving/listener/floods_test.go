@@ -27,7 +27,7 @@ func controlFrames() map[string]func(*http2.Framer) error {
 }
 
 // A flood of control frames ends its connection, with and without TLS, also where the client takes no answer.
-func TestFloodsEndTheConnection(t *testing.T) {
+func TestFramedConn_EndsFloodedConnection(t *testing.T) {
 	t.Parallel()
 	for name, write := range controlFrames() {
 		for _, secure := range []bool{false, true} {
@@ -148,7 +148,7 @@ func (s *script) Read(p []byte) (int, error) {
 }
 
 // Control frames that come with requests and answers, or now and then, end nothing.
-func TestUsualControlFramesPass(t *testing.T) {
+func TestFramedConn_PassesUsualControlFrames(t *testing.T) {
 	t.Parallel()
 	ping := func(f *http2.Framer) { _ = f.WritePing(false, [8]byte{1}) }
 	grant := func(f *http2.Framer) { _ = f.WriteWindowUpdate(1, 1) }
@@ -222,7 +222,7 @@ type writeTo []byte
 func (w *writeTo) Write(p []byte) (int, error) { *w = append(*w, p...); return len(p), nil }
 
 // Bytes of other protocols are not read as frames of HTTP/2.
-func TestOtherProtocolsHaveNoFrames(t *testing.T) {
+func TestFramedConn_IgnoresOtherProtocols(t *testing.T) {
 	t.Parallel()
 	below := &script{next: []byte("PRI * HTTP/2.0\r\n\r\nSX" + string(make([]byte, 100_000)))}
 	conn := newFramedConn(below, new(atomic.Uint64), nil)

@@ -23,8 +23,8 @@ type frame struct {
 	code        byte // the low byte of the error code of RST_STREAM
 }
 
-// data returns the number of bytes of a body in the frame.
-func (f *frame) data() int { return max(0, f.size-f.padding) }
+// dataSize returns the number of bytes of a body in the frame.
+func (f *frame) dataSize() int { return max(0, f.size-f.padding) }
 
 // endsStream reports whether its sender sends nothing more on the stream.
 func (f *frame) endsStream() bool {
@@ -41,8 +41,8 @@ type frames struct {
 // isBetween reports whether the last frame is complete and the next has not begun.
 func (f *frames) isBetween() bool { return f.skip == 0 && f.have == 0 }
 
-// scan calls f for each frame whose header, with the part of the payload that it needs, ends in p.
-func (f *frames) scan(p []byte, each func(*frame)) {
+// scanFrames calls f for each frame whose header, with the part of the payload that it needs, ends in p.
+func (f *frames) scanFrames(p []byte, each func(*frame)) {
 	for len(p) > 0 {
 		if f.skip > 0 {
 			n := min(f.skip, len(p))
@@ -50,9 +50,9 @@ func (f *frames) scan(p []byte, each func(*frame)) {
 			p = p[n:]
 			continue
 		}
-		n := copy(f.head[f.have:f.needed()], p)
+		n := copy(f.head[f.have:f.neededBytes()], p)
 		p = p[n:]
-		if f.have += n; f.have == f.needed() {
+		if f.have += n; f.have == f.neededBytes() {
 			h := f.parse()
 			f.skip, f.have = h.size-(f.have-9), 0
 			each(&h)
@@ -60,10 +60,10 @@ func (f *frames) scan(p []byte, each func(*frame)) {
 	}
 }
 
-// needed returns the number of bytes to read before the frame can be parsed. They include the length of the padding of
-// padded DATA, and the error code of RST_STREAM.
-func (f *frames) needed() int {
-	size := f.size()
+// neededBytes returns the number of bytes to read before the frame can be parsed. They include the length of the
+// padding of padded DATA, and the error code of RST_STREAM.
+func (f *frames) neededBytes() int {
+	size := f.payloadSize()
 	switch {
 	case f.have < 9 || size == 0:
 		return 9
@@ -75,10 +75,10 @@ func (f *frames) needed() int {
 	return 9
 }
 
-func (f *frames) size() int { return int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2]) }
+func (f *frames) payloadSize() int { return int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2]) }
 
 func (f *frames) parse() frame {
-	h := frame{kind: f.head[3], flags: f.head[4], size: f.size(),
+	h := frame{kind: f.head[3], flags: f.head[4], size: f.payloadSize(),
 		stream: binary.BigEndian.Uint32(f.head[5:]) &^ (1 << 31)}
 	switch f.have {
 	case 10:

@@ -21,8 +21,8 @@ type framing struct {
 // longestName is the part of a line that is enough to recognize both names.
 const longestName = len("transfer-encoding:")
 
-// scan reads the next bytes, until the header is complete.
-func (f *framing) scan(p []byte) {
+// scanHeader reads the next bytes, until the header is complete.
+func (f *framing) scanHeader(p []byte) {
 	for len(p) > 0 && !f.complete {
 		n := bytes.IndexByte(p, '\n')
 		part := p
@@ -54,8 +54,8 @@ func (f *framing) endLine() {
 	}
 }
 
-// next prepares for the header of the next request.
-func (f *framing) next() { *f = framing{line: f.line[:0]} }
+// reset prepares for the header of the next request.
+func (f *framing) reset() { *f = framing{line: f.line[:0]} }
 
 // isAmbiguous reports whether others may see another end of the body, because the request declares it twice, or is of
 // HTTP/1.0, which has no Transfer-Encoding.

@@ -76,7 +76,7 @@ func TestFraming_ReadsHeadersInParts(t *testing.T) {
 		var f framing
 		for len(text) > 0 {
 			n := rapid.IntRange(1, len(text)).Draw(t, "part")
-			f.scan([]byte(text[:n]))
+			f.scanHeader([]byte(text[:n]))
 			text = text[n:]
 		}
 		if !f.complete || f.length != want.length || f.coding != want.coding {

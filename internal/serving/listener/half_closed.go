@@ -30,7 +30,7 @@ func (c *framedConn) awaitHangUp(bytes int, err error) error {
 	}
 	side := &closedSide{conn: c}
 	side.watch()
-	if ended := raw.Read(hasHungUp); !side.end() && ended != nil {
+	if ended := raw.Read(hasHungUp); !side.stopWatch() && ended != nil {
 		return ended
 	}
 	return err
@@ -64,8 +64,8 @@ func (s *closedSide) watch() {
 	}
 }
 
-// end ends the watch. It reports whether the client is gone because of silence.
-func (s *closedSide) end() (gone bool) {
+// stopWatch ends the watch. It reports whether the client is gone because of silence.
+func (s *closedSide) stopWatch() (gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true

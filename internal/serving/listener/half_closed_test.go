@@ -146,7 +146,7 @@ func TestClosedClient_IsGone(t *testing.T) {
 
 // A client that has closed its side is gone when its answer has begun and is silent for some time: nothing would show
 // whether it still reads.
-func TestHalfClosedClient_OfASilentStream(t *testing.T) {
+func TestHalfClosedClient_OfSilentStreamIsGone(t *testing.T) {
 	t.Parallel()
 	gone := make(chan time.Duration, 1)
 	more := make(chan struct{})

@@ -113,15 +113,15 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s.srv.Protocols.SetHTTP1(true)
 	s.srv.Protocols.SetUnencryptedHTTP2(true) // TLS is the port's
 	var err error
-	if s.Port, err = open(ctx, cfg); err != nil {
+	if s.Port, err = openPort(ctx, cfg); err != nil {
 		return nil, err
 	}
 	s.account = newAccount(&cfg)
 	s.srv.ConnState = func(nc net.Conn, state http.ConnState) {
 		if c, ok := nc.(*framedConn); ok && state == http.StateIdle && c.other.Load() {
-			c.framing.next()
+			c.framing.reset()
 		}
-		s.conns.changed(nc, state)
+		s.conns.recordState(nc, state)
 	}
 	return s, nil
 }
@@ -165,12 +165,12 @@ func (s *Server) boundHeaders(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		st := c.streams.begin(unwrapConn(c).client, headerSize(r))
-		defer c.streams.returned(st)
+		st := c.streams.beginHandler(unwrapConn(c).client, headerSize(r))
+		defer c.streams.finishHandler(st)
 		if st.rejected {
 			clear(r.Header) // net/http keeps the request until the answer is written
 			r.URL, r.RequestURI = new(url.URL), ""
-			w.WriteHeader(st.rejection())
+			w.WriteHeader(st.rejectionStatus())
 			return
 		}
 		writer := newStreamWriter(w, &c.streams, st)

@@ -113,7 +113,7 @@ func gone(c net.Conn) bool {
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-func TestProtocols(t *testing.T) {
+func TestListener_ServesAllProtocols(t *testing.T) {
 	t.Parallel()
 	plain, _ := start(t, nil)
 	secure, _ := start(t, func(c *Config) { c.TLS = newFiles(t).write(t, "one", false) })
@@ -145,7 +145,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-func TestPrefaceIsNoRequest(t *testing.T) {
+func TestListener_RejectsPrefaceAsRequest(t *testing.T) {
 	t.Parallel()
 	served := 0
 	s, _ := start(t, func(c *Config) {
@@ -164,7 +164,7 @@ func TestPrefaceIsNoRequest(t *testing.T) {
 
 // Idle connections make room for new ones, longest idle first; those with a request
 // under way do not.
-func TestConnectionsAreBounded(t *testing.T) {
+func TestConns_EvictLongestIdle(t *testing.T) {
 	t.Parallel()
 	begun, finish := make(chan bool), make(chan bool)
 	s, _ := start(t, func(c *Config) {
@@ -226,7 +226,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestSlowClients(t *testing.T) {
+func TestListener_CutsOffSlowClients(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t, func(c *Config) { c.HeaderTimeout, c.BodyTimeout = time.Second, time.Second })
 	header := dial(t, s)
@@ -288,7 +288,7 @@ func TestSlowClients(t *testing.T) {
 }
 
 // A body that no handler reads is not waited for either.
-func TestUnreadSlowBody(t *testing.T) {
+func TestListener_AwaitsNoUnreadBody(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t, func(c *Config) {
 		c.BodyTimeout = 300 * time.Millisecond
@@ -303,7 +303,7 @@ func TestUnreadSlowBody(t *testing.T) {
 	}
 }
 
-func TestStuckUploadDoesNotHoldTheStop(t *testing.T) {
+func TestRun_StopsDespiteStuckUpload(t *testing.T) {
 	t.Parallel()
 	reading := make(chan bool, 1)
 	s, stop := start(t, func(c *Config) {
@@ -324,7 +324,7 @@ func TestStuckUploadDoesNotHoldTheStop(t *testing.T) {
 	}
 }
 
-func TestUnixSocket(t *testing.T) {
+func TestListen_ServesUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	s, stop := start(t, func(c *Config) { c.Addr = "unix:" + path })

@@ -31,8 +31,8 @@ type Port struct {
 	account *account // of HTTP/2 requests; nil if the server bounds them itself
 }
 
-// open opens the address of a configuration and reads its certificate.
-func open(ctx context.Context, cfg Config) (*Port, error) {
+// openPort opens the address of a configuration and reads its certificate.
+func openPort(ctx context.Context, cfg Config) (*Port, error) {
 	p := &Port{memory: cfg.memoryBound()}
 	if cfg.TLS.On() {
 		var err error
@@ -60,7 +60,7 @@ func open(ctx context.Context, cfg Config) (*Port, error) {
 // shows which connections are idle. Open uses only Name, Addr, TLS, ProxyProtocol, MaxConnections and Log of the
 // configuration.
 func Open(ctx context.Context, cfg Config) (*Port, error) {
-	p, err := open(ctx, cfg)
+	p, err := openPort(ctx, cfg)
 	if err == nil {
 		p.conns.busy = true
 	}
@@ -74,7 +74,7 @@ func (p *Port) Accept() (net.Conn, error) {
 	}
 	framed := newFramedConn(c, &p.floods, p.account)
 	if p.cert != nil {
-		current := func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.cert.current(), nil }
+		current := func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.cert.handshakeConfig(), nil }
 		secure := tls.Server(c, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: current})
 		framed.Conn = secure
 		framed.tls = sync.OnceValue(func() *tls.ConnectionState { st := secure.ConnectionState(); return &st })
@@ -122,7 +122,7 @@ func (p *Port) Stats() Stats {
 	}
 	if p.cert != nil {
 		st.Certificate = new(CertificateStats)
-		st.Certificate.Expires, st.Certificate.Valid = p.cert.state()
+		st.Certificate.Expires, st.Certificate.Valid = p.cert.expiryState()
 	}
 	return st
 }

@@ -64,7 +64,7 @@ func v2(t *testing.T, h *proxyproto.Header) string {
 	return b.String()
 }
 
-func TestProxyProtocolNamesTheClient(t *testing.T) {
+func TestProxyProtocol_NamesClient(t *testing.T) {
 	t.Parallel()
 	s := trusting(t, true, nil)
 	four := &proxyproto.Header{
@@ -97,7 +97,7 @@ func TestProxyProtocolNamesTheClient(t *testing.T) {
 }
 
 // Were a proxy to leave its header out, the client behind it could write one.
-func TestTrustedProxyHasToSendAHeader(t *testing.T) {
+func TestProxyProtocol_RequiresHeaderOfTrusted(t *testing.T) {
 	t.Parallel()
 	s := trusting(t, true, func(cfg *Config) { cfg.HeaderTimeout = 100 * time.Millisecond })
 	bad := []string{whoAmI, "PROXY TCP4 192.0.2.7\r\n" + whoAmI, "PROXY " + strings.Repeat("x", 300) + whoAmI, ""}
@@ -110,7 +110,7 @@ func TestTrustedProxyHasToSendAHeader(t *testing.T) {
 }
 
 // A peer that is not trusted cannot choose its address: its header is an odd request.
-func TestStrangersHeaderIsNotRead(t *testing.T) {
+func TestProxyProtocol_IgnoresHeaderOfStrangers(t *testing.T) {
 	t.Parallel()
 	s := trusting(t, false, nil)
 	if got := answerTo(t, dial(t, s), "PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n"+whoAmI); !strings.HasPrefix(got,
@@ -124,7 +124,7 @@ func TestStrangersHeaderIsNotRead(t *testing.T) {
 }
 
 // A peer that sends nothing, or half a header, keeps no other waiting.
-func TestSlowHeaderDelaysNobody(t *testing.T) {
+func TestProxyProtocol_SlowHeaderDelaysNobody(t *testing.T) {
 	t.Parallel()
 	s := trusting(t, true, nil)
 	for _, text := range []string{"", "PRO"} {
@@ -138,7 +138,7 @@ func TestSlowHeaderDelaysNobody(t *testing.T) {
 }
 
 // The header comes before the handshake of TLS, and a socket has one too.
-func TestProxyProtocolBelowTLSAndOnSockets(t *testing.T) {
+func TestProxyProtocol_WorksBelowTLSAndOnSockets(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	s := trusting(t, true, func(cfg *Config) { cfg.Addr = "unix:" + path })

@@ -37,9 +37,9 @@ type streams struct {
 	resets budget // streams that were reset soon, minus answered ones
 }
 
-// soon is the age below which a stream that is reset counts towards a flood. A connection has at most maxStreams older
-// streams in this time.
-const soon = time.Second
+// earlyResetAge is the age below which a stream that is reset counts towards a flood. A connection has at most
+// maxStreams older streams in this time.
+const earlyResetAge = time.Second
 
 // maxFollowed bounds the streams that are followed. Servers keep a tenth of it open.
 const maxFollowed = 10 * maxStreams
@@ -57,15 +57,15 @@ type stream struct {
 	closed        bool
 }
 
-// follow begins to account for a connection. If a is nil, it counts only floods.
-func (s *streams) follow(a *account) {
+// startFollowing begins to account for a connection. If a is nil, it counts only floods.
+func (s *streams) startFollowing(a *account) {
 	s.account, s.resets.since = a, time.Now()
 	s.changed.L = &s.mu
 }
 
-// enter returns when the header that was read may be made a request. A connection with as many requests as net/http
-// begins does not wait, because a place is returned when the handler begins, or after decodesWithin.
-func (s *streams) enter() {
+// acquirePlace returns when the header that was read may be made a request. A connection with as many requests as
+// net/http begins does not wait, because a place is returned when the handler begins, or after decodesWithin.
+func (s *streams) acquirePlace() {
 	if s.account == nil {
 		return
 	}
@@ -82,15 +82,15 @@ func (s *streams) enter() {
 	st.place = time.AfterFunc(decodesWithin, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.leave(st)
+		s.releasePlace(st)
 	})
 	if s.ending {
-		s.leave(st)
+		s.releasePlace(st)
 	}
 }
 
-// leave returns the place of a header. The caller holds mu.
-func (s *streams) leave(st *stream) {
+// releasePlace returns the place of a header. The caller holds mu.
+func (s *streams) releasePlace(st *stream) {
 	if st != nil && st.place != nil {
 		st.place.Stop()
 		st.place = nil
@@ -113,9 +113,9 @@ func (s *streams) awaitHandler() {
 // areFlooded reports whether too many streams were reset.
 func (s *streams) areFlooded() bool { return s.resets.isSpent() }
 
-// received follows a frame of the client. It returns false for a frame that would begin a stream but has no effect,
-// because the server has sent GOAWAY, or too many streams are open.
-func (s *streams) received(f *frame) bool {
+// followReceived follows a frame of the client. It returns false for a frame that would begin a stream but has no
+// effect, because the server has sent GOAWAY, or too many streams are open.
+func (s *streams) followReceived(f *frame) bool {
 	const continuation = 9
 	switch f.kind {
 	case frameHeaders, continuation:
@@ -135,26 +135,26 @@ func (s *streams) received(f *frame) bool {
 		s.open[f.stream], s.last = s.awaited, f.stream
 		s.live++
 	case frameReset:
-		s.close(f.stream, true)
+		s.closeStream(f.stream, true)
 	}
 	return true
 }
 
-// sent follows a frame of the server.
-func (s *streams) sent(f *frame) {
+// followSent follows a frame of the server.
+func (s *streams) followSent(f *frame) {
 	switch {
 	case f.kind == frameGoAway:
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.ending = true
-		s.leave(s.awaited)
+		s.releasePlace(s.awaited)
 		s.changed.Broadcast()
 	case f.kind == frameReset:
-		s.close(f.stream, f.code != 0) // 0 means that the rest of a body is not needed
+		s.closeStream(f.stream, f.code != 0) // 0 means that the rest of a body is not needed
 	case f.endsStream():
-		s.close(f.stream, false)
+		s.closeStream(f.stream, false)
 	case f.kind == frameHeaders:
-		s.answered(f.stream)
+		s.accountUnhandled(f.stream)
 	case f.kind == frameData:
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -171,22 +171,22 @@ func (s *streams) lastWrite(st *stream) time.Time {
 	return st.wrote
 }
 
-// answered accounts for a request that net/http answers by itself, such as one with a header that is too long.
-func (s *streams) answered(id uint32) {
+// accountUnhandled accounts for a request that net/http answers by itself, such as one with a header that is too long.
+func (s *streams) accountUnhandled(id uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.open[id]
 	if st == nil || st != s.awaited || st.running || st.rejected || s.account == nil {
 		return
 	}
-	s.leave(st)
-	s.account.hold(st, maxHeader)
-	s.goOn(st)
+	s.releasePlace(st)
+	s.account.holdRoom(st, maxHeader)
+	s.resumeReading(st)
 }
 
-// begin returns the stream of the request whose handler begins. The stream is rejected if the account has no room for
-// its header. In any case the handler calls returned at its end.
-func (s *streams) begin(client *client, header int64) *stream {
+// beginHandler returns the stream of the request whose handler begins. The stream is rejected if the account has no
+// room for its header. In any case the handler calls finishHandler at its end.
+func (s *streams) beginHandler(client *client, header int64) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.awaited
@@ -194,31 +194,31 @@ func (s *streams) begin(client *client, header int64) *stream {
 		st = &stream{closed: true}
 		s.live++
 	}
-	s.leave(st)
+	s.releasePlace(st)
 	st.client, st.running = client, true
-	s.account.hold(st, header)
-	s.goOn(st)
+	s.account.holdRoom(st, header)
+	s.resumeReading(st)
 	return st
 }
 
-// goOn lets the connection be read again, unless st still has to be answered. The caller holds mu.
-func (s *streams) goOn(st *stream) {
+// resumeReading lets the connection be read again, unless st still has to be answered. The caller holds mu.
+func (s *streams) resumeReading(st *stream) {
 	if st == s.awaited && !st.rejected {
 		s.awaited = nil
 		s.changed.Broadcast()
 	}
 }
 
-// returned records the end of a handler.
-func (s *streams) returned(st *stream) {
+// finishHandler records the end of a handler.
+func (s *streams) finishHandler(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.running = false
-	s.release(st)
+	s.releaseStream(st)
 }
 
-// close ends a stream. early is true if it was taken back rather than answered.
-func (s *streams) close(id uint32, early bool) {
+// closeStream ends a stream. early is true if it was taken back rather than answered.
+func (s *streams) closeStream(id uint32, early bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.open[id]
@@ -229,37 +229,37 @@ func (s *streams) close(id uint32, early bool) {
 	switch {
 	case !early:
 		s.resets.giveBack(1)
-	case time.Since(st.since) < soon:
+	case time.Since(st.since) < earlyResetAge:
 		s.resets.n.Add(1)
 	}
 	st.closed = true
-	s.release(st)
+	s.releaseStream(st)
 	if st == s.awaited {
 		s.awaited = nil
 		s.changed.Broadcast()
 	}
 }
 
-// release returns the room of a stream when nothing keeps its request any longer: the handler has returned, and the
-// response was written or no client wants it. The caller holds mu.
-func (s *streams) release(st *stream) {
+// releaseStream returns the room of a stream when nothing keeps its request any longer: the handler has returned, and
+// the response was written or no client wants it. The caller holds mu.
+func (s *streams) releaseStream(st *stream) {
 	if st.running || !st.closed {
 		return
 	}
 	s.live--
-	s.leave(st)
+	s.releasePlace(st)
 	if s.account != nil {
 		s.account.release(st)
 	}
 }
 
-// end records the end of the connection.
-func (s *streams) end() {
+// closeAll closes all streams and takes no new ones, because the connection has ended.
+func (s *streams) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.open {
 		st.closed = true
-		s.release(st)
+		s.releaseStream(st)
 	}
 	s.open, s.ending = nil, true
 	s.changed.Broadcast()

@@ -161,7 +161,7 @@ func TestStreams_ReadNothingWhileARejectedRequestIsUnanswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, c := startPiped(t, func(c *Config) { c.MaxConnections = 10 })
-		s.account.held.Store(s.account.most)
+		s.account.held.Store(s.account.limit)
 		go func() {
 			c.greet(0)
 			for range 50 {
@@ -175,7 +175,7 @@ func TestStreams_ReadNothingWhileARejectedRequestIsUnanswered(t *testing.T) {
 		}
 		_ = c.Close()
 		synctest.Wait()
-		if over := s.account.held.Load() - s.account.most; over != 0 {
+		if over := s.account.held.Load() - s.account.limit; over != 0 {
 			t.Errorf("%d bytes are held after the end", over)
 		}
 	})
@@ -206,13 +206,13 @@ func TestStreams_AccountForRequestsWithoutAHandler(t *testing.T) {
 
 // A client that reads nothing does not learn that its header is bad, and its connection waits. The place of that header
 // is for others meanwhile.
-func TestStreams_GiveThePlaceOfAHeaderBackWithoutAHandler(t *testing.T) {
+func TestStreams_ReleasePlaceWithoutHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s streams
-		s.follow(newAccount(&Config{MaxConnections: 10}))
-		s.received(&frame{kind: frameHeaders, flags: flagEndHeaders, stream: 1, size: 10})
-		s.enter()
+		s.startFollowing(newAccount(&Config{MaxConnections: 10}))
+		s.followReceived(&frame{kind: frameHeaders, flags: flagEndHeaders, stream: 1, size: 10})
+		s.acquirePlace()
 		st := s.awaited
 		held := func() bool {
 			s.mu.Lock()
@@ -229,7 +229,7 @@ func TestStreams_GiveThePlaceOfAHeaderBackWithoutAHandler(t *testing.T) {
 		if held() || s.awaited != st {
 			t.Error("the place is held, or the connection is read, while nothing answers the header")
 		}
-		s.end()
+		s.closeAll()
 	})
 }
 
@@ -239,9 +239,9 @@ func TestStreams_ReleaseWhatTheyHold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a := newAccount(&Config{MaxConnections: rapid.SampledFrom([]int{0, 1, 5000}).Draw(t, "connections")})
-		a.most = rapid.SampledFrom([]int64{0, 3 * perRequest, 1 << 40}).Draw(t, "most")
+		a.limit = rapid.SampledFrom([]int64{0, 3 * perRequest, 1 << 40}).Draw(t, "most")
 		var s streams
-		s.follow(a)
+		s.startFollowing(a)
 		who := new(client)
 		var running, all []*stream
 		last := uint32(1)
@@ -251,19 +251,19 @@ func TestStreams_ReleaseWhatTheyHold(t *testing.T) {
 					return // nothing is read
 				}
 				last += 2
-				s.received(&frame{kind: frameHeaders, flags: flagEndHeaders, stream: last, size: 10})
-				s.enter()
+				s.followReceived(&frame{kind: frameHeaders, flags: flagEndHeaders, stream: last, size: 10})
+				s.acquirePlace()
 				all = append(all, s.awaited)
 			},
 			"handler": func(t *rapid.T) {
 				if s.awaited != nil && !s.awaited.running && !s.awaited.rejected {
-					running = append(running, s.begin(who, rapid.Int64Range(0, maxHeader).Draw(t, "header")))
+					running = append(running, s.beginHandler(who, rapid.Int64Range(0, maxHeader).Draw(t, "header")))
 				}
 			},
 			"return": func(t *rapid.T) {
 				if len(running) > 0 {
 					i := rapid.IntRange(0, len(running)-1).Draw(t, "which")
-					s.returned(running[i])
+					s.finishHandler(running[i])
 					running = append(running[:i], running[i+1:]...)
 				}
 			},
@@ -274,14 +274,14 @@ func TestStreams_ReleaseWhatTheyHold(t *testing.T) {
 					stream: rapid.Uint32Range(1, last).Draw(t, "stream") | 1, code: 8,
 				}
 				if f.kind != frameHeaders && rapid.Bool().Draw(t, "received") {
-					s.received(f)
+					s.followReceived(f)
 				} else {
-					s.sent(f)
+					s.followSent(f)
 				}
 			},
 			"goaway": func(t *rapid.T) {
 				if rapid.IntRange(0, 20).Draw(t, "rare") == 0 {
-					s.sent(&frame{kind: frameGoAway})
+					s.followSent(&frame{kind: frameGoAway})
 				}
 			},
 			"": func(t *rapid.T) {
@@ -294,9 +294,9 @@ func TestStreams_ReleaseWhatTheyHold(t *testing.T) {
 			},
 		}
 		t.Repeat(steps)
-		s.end()
+		s.closeAll()
 		for _, st := range running {
-			s.returned(st)
+			s.finishHandler(st)
 		}
 		if s.live != 0 || a.held.Load() != 0 || who.held.Load() != 0 || who.headers.Load() != 0 {
 			t.Fatalf("after the end %d live, %d held", s.live, a.held.Load())

@@ -28,41 +28,41 @@ func newStreamWriter(w http.ResponseWriter, s *streams, st *stream) *streamWrite
 func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *streamWriter) Write(p []byte) (int, error) {
-	w.begin()
-	defer w.stop()
+	w.startTimer()
+	defer w.stopTimer()
 	return w.ResponseWriter.Write(p)
 }
 
 // FlushError implements the method that http.ResponseController calls.
 func (w *streamWriter) FlushError() error {
-	w.begin()
-	defer w.stop()
+	w.startTimer()
+	defer w.stopTimer()
 	return w.control.Flush()
 }
 
 // Flush implements http.Flusher.
 func (w *streamWriter) Flush() { _ = w.FlushError() }
 
-func (w *streamWriter) begin() {
+func (w *streamWriter) startTimer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.writing = true
 	if w.timer == nil {
-		w.timer = time.AfterFunc(writeWithin, w.endIfStill)
+		w.timer = time.AfterFunc(writeWithin, w.endIfStalled)
 		return
 	}
 	w.timer.Reset(writeWithin)
 }
 
-func (w *streamWriter) stop() {
+func (w *streamWriter) stopTimer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.writing = false
 	w.timer.Stop()
 }
 
-// endIfStill ends the stream if a write waits and no part of the response was written for writeWithin.
-func (w *streamWriter) endIfStill() {
+// endIfStalled ends the stream if a write waits and no part of the response was written for writeWithin.
+func (w *streamWriter) endIfStalled() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.writing {

@@ -19,7 +19,7 @@ import (
 )
 
 // Not parallel: allocations of other tests would count.
-func TestColdRequestsAllocateNothing(t *testing.T) {
+func TestLayer_ColdRequestAllocatesNothing(t *testing.T) {
 	clients := httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, "")
 	h := middleware.New(gate.New(gate.Config{}), middleware.Options{Clients: clients}).Wrap(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -31,7 +31,7 @@ func TestColdRequestsAllocateNothing(t *testing.T) {
 }
 
 // A refusal is written with one allocation: the values of its header fields.
-func TestRefusalAllocatesOnce(t *testing.T) {
+func TestLayer_DenialAllocatesOnce(t *testing.T) {
 	replica := new(hotset.Replica)
 	replica.Replace("a", report.HotSet{Version: 1, Keys: []hottype.HotKey{
 		{Key: "topic?id=42", Until: time.Now().Add(time.Hour)}}})

@@ -14,7 +14,7 @@ import (
 )
 
 // A place is free again when the handler has returned, however it does.
-func TestInFlightEndsWithTheResponse(t *testing.T) {
+func TestLayer_ReleasesSlotAfterResponse(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte("ip: {in_flight: {limit: 1, lease: 1h}}"))
 	if err != nil {

@@ -89,7 +89,7 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		defer end()
-		v, count := l.decide(r)
+		v, count := l.decideRequest(r)
 		if v.Lease != nil {
 			defer l.gate.KeepLease(v.Lease)()
 		}
@@ -104,7 +104,7 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-func (l *Layer) decide(r *http.Request) (v verdict.Verdict, count func(*verdict.Verdict)) {
+func (l *Layer) decideRequest(r *http.Request) (v verdict.Verdict, count func(*verdict.Verdict)) {
 	if l.opt.Client != nil {
 		if c := l.opt.Client(r); !c.IsZero() {
 			return l.gate.Decide(r, c, 0), nil

@@ -39,7 +39,7 @@ var (
 	}}}
 )
 
-func TestLayer(t *testing.T) {
+func TestLayer_EnforcesVerdict(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		gate   fixed
@@ -71,7 +71,7 @@ func TestLayer(t *testing.T) {
 	}
 }
 
-func TestMistakesOfTheProgrammer(t *testing.T) {
+func TestNew_PanicsOnInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func(){
 		"no gate": func() { middleware.New(nil, middleware.Options{}) },
@@ -90,7 +90,7 @@ func TestMistakesOfTheProgrammer(t *testing.T) {
 
 // The handler gets the server's own writer: it can be flushed, hijacked, and
 // read into.
-func TestWriterIsNotWrapped(t *testing.T) {
+func TestLayer_DoesNotWrapWriter(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(middleware.New(hot, middleware.Options{}).Wrap(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ import (
 
 // Requests whose responses have one of the statuses are refunded, whether the handler writes the status, writes nothing
 // or panics, with and without a response cache in front.
-func TestAnswersThatCostNothing(t *testing.T) {
+func TestLayer_RefundsByStatus(t *testing.T) {
 	t.Parallel()
 	for serve, rule := range map[string]string{"": "", ", cache: {ttl: 0s}": "with a cache"} {
 		t.Run(rule, func(t *testing.T) {

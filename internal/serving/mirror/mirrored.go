@@ -79,18 +79,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.opt.Standstill.Recent() {
 		h.leftOut.Add(1)
 	} else {
-		h.count(r)
+		h.countRequest(r)
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (h *Handler) count(r *http.Request) {
+func (h *Handler) countRequest(r *http.Request) {
 	req := hottype.Request{
 		Method: cmp.Or(r.Header.Get(h.opt.MethodHeader), r.Method),
 		Host:   originalHost(r.Host),
 		Target: cmp.Or(r.Header.Get(h.opt.URIHeader), r.RequestURI),
 		Header: r.Header,
-		Client: client(r, h.opt.Clients),
+		Client: originalClient(r, h.opt.Clients),
 	}
 	sc := h.scratch.Get().(*rules.Scratch)
 	defer h.scratch.Put(sc)
@@ -116,9 +116,9 @@ func (h *Handler) Stats() Stats {
 	return Stats{h.requests.Load(), h.unmatched.Load(), h.malformed.Load(), h.leftOut.Load()}
 }
 
-// client returns the sender of the original request, never the sender of the copy, because one gateway sends the copies
-// of many clients.
-func client(r *http.Request, clients *httplimit.Clients) hottype.Client {
+// originalClient returns the sender of the original request, never the sender of the copy, because one gateway sends
+// the copies of many clients.
+func originalClient(r *http.Request, clients *httplimit.Clients) hottype.Client {
 	c := clients.Of(r)
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if !clients.FromProxy(r) || err == nil && c == hottype.ClientFromAddr(peer.Addr()) {

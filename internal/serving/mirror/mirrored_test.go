@@ -27,7 +27,7 @@ func (l *ledger) AddFrom(key []byte, second, n int64, client hottype.Client) {
 
 // All copies come from one gateway. It must never pass for the client, or
 // all clients behind it would be a loop.
-func TestClientOfACopy(t *testing.T) {
+func TestOriginalClient_IsNeverSenderOfCopy(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("test.yaml",
 		[]byte("rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}\n"))
@@ -68,7 +68,7 @@ func TestClientOfACopy(t *testing.T) {
 	}
 }
 
-func TestOriginalHost(t *testing.T) {
+func TestOriginalHost_RemovesSuffixOfEnvoy(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]string{
 		"www.example.org":             "www.example.org",
@@ -88,13 +88,13 @@ type failing struct{ t *testing.T }
 
 func (f failing) Read([]byte) (int, error) { f.t.Error("the body was read"); return 0, io.EOF }
 
-func TestBodyIsNotRead(t *testing.T) {
+func TestHandler_ReadsNoBody(t *testing.T) {
 	t.Parallel()
 	h := New(rules.Default, &ledger{}, Options{})
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/x", failing{t}))
 }
 
-func TestMirror(t *testing.T) {
+func TestHandler_CountsOriginalRequests(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("test.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {rate: 10},\n"+
 		"     match: {path: /topic, methods: [GET], hosts: [news.example, example.com]}}\n"))

@@ -34,7 +34,7 @@ func (a *answerWriter) WriteHeader(status int) {
 	case status == http.StatusContinue:
 		return
 	case status < 200 && status != http.StatusSwitchingProtocols:
-		a.inform(status)
+		a.sendInterim(status)
 		return
 	}
 	a.begun = true
@@ -48,8 +48,8 @@ func (a *answerWriter) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// inform sends an informational response.
-func (a *answerWriter) inform(status int) {
+// sendInterim sends an informational response.
+func (a *answerWriter) sendInterim(status int) {
 	h := a.ResponseWriter.Header()
 	final := maps.Clone(h)
 	clear(h)

@@ -85,9 +85,9 @@ func (b *clientBody) gotConn(i httptrace.GotConnInfo) {
 	}
 }
 
-// failed reports whether the body could not be read, or the client of ctx left before its end. It returns false if
+// hasFailed reports whether the body could not be read, or the client of ctx left before its end. It returns false if
 // there is no body.
-func (b *clientBody) failed(ctx context.Context) bool {
+func (b *clientBody) hasFailed(ctx context.Context) bool {
 	return b != nil && !b.ended.Load() && (b.broken.Load() || ctx.Err() != nil)
 }
 
@@ -117,8 +117,8 @@ func (b *drainedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// dial returns a function that opens connections to upstreams.
-func dial(d *net.Dialer) func(ctx context.Context, network, addr string) (net.Conn, error) {
+// dialFunc returns a function that opens connections to upstreams.
+func dialFunc(d *net.Dialer) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := d.DialContext(ctx, network, addr)
 		if err != nil {
@@ -148,21 +148,21 @@ func (c *upstreamConn) Write(p []byte) (int, error) {
 func (c *upstreamConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
-		c.end()
+		c.signalEnd()
 	}
 	return n, err
 }
 
 func (c *upstreamConn) Close() error {
-	c.end()
+	c.signalEnd()
 	return c.Conn.Close()
 }
 
 // SetWriteDeadline implements net.Conn. TLS sets a deadline before it closes the connection, and reads nothing from
 // then on.
 func (c *upstreamConn) SetWriteDeadline(t time.Time) error {
-	c.end()
+	c.signalEnd()
 	return c.Conn.SetWriteDeadline(t)
 }
 
-func (c *upstreamConn) end() { c.once.Do(func() { close(c.ended) }) }
+func (c *upstreamConn) signalEnd() { c.once.Do(func() { close(c.ended) }) }

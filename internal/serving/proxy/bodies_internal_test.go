@@ -16,7 +16,7 @@ func (closedConn) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 func (closedConn) Read([]byte) (int, error)  { return 0, io.EOF }
 
 // A Write that fails ends when Read has: by then the answer is read.
-func TestFailedWriteWaitsForTheAnswer(t *testing.T) {
+func TestUpstreamConn_FailedWriteAwaitsAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &upstreamConn{Conn: closedConn{}, ended: make(chan struct{})}

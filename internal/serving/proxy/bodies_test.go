@@ -20,14 +20,14 @@ func (b *closedBody) Read(p []byte) (int, error) {
 func (*closedBody) Close() error { return nil }
 
 // The transport reads once more after the end, and would take an error for one of the upstream.
-func TestBodyHasOneEnd(t *testing.T) {
+func TestClientBody_EndsOnce(t *testing.T) {
 	t.Parallel()
 	b := &clientBody{ReadCloser: new(closedBody), ctx: t.Context()}
 	text, err := io.ReadAll(b)
 	if string(text) != "body" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
-	if n, err := b.Read(make([]byte, 4)); n != 0 || err != io.EOF || b.failed(t.Context()) {
+	if n, err := b.Read(make([]byte, 4)); n != 0 || err != io.EOF || b.hasFailed(t.Context()) {
 		t.Errorf("after the end: %d bytes, %v", n, err)
 	}
 }

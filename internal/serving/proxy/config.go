@@ -81,14 +81,14 @@ func (c *Config) abandonedFor() time.Duration {
 // schemeH2C is the scheme of upstreams that speak HTTP/2 without TLS.
 const schemeH2C = "h2c"
 
-// transport returns the transport to the upstreams. It uses no proxy from the environment, and passes bodies on as the
-// upstream sent them, compressed or not.
-func (c *Config) transport(h2c bool) http.RoundTripper {
+// newTransport returns the transport to the upstreams. It uses no proxy from the environment, and passes bodies on as
+// the upstream sent them, compressed or not.
+func (c *Config) newTransport(h2c bool) http.RoundTripper {
 	if c.Transport != nil {
 		return c.Transport
 	}
 	t := &http.Transport{
-		DialContext:           dial(&net.Dialer{Timeout: cmp.Or(c.DialTimeout, 3*time.Second)}),
+		DialContext:           dialFunc(&net.Dialer{Timeout: cmp.Or(c.DialTimeout, 3*time.Second)}),
 		TLSHandshakeTimeout:   cmp.Or(c.DialTimeout, 3*time.Second),
 		ResponseHeaderTimeout: cmp.Or(c.HeaderTimeout, 30*time.Second),
 		IdleConnTimeout:       cmp.Or(c.IdleTimeout, 90*time.Second),

@@ -19,7 +19,7 @@ import (
 )
 
 // An upstream that answers and closes the connection without having read the body is not cut short.
-func TestAnswersBeforeTheBodyArriveWhole(t *testing.T) {
+func TestProxy_PassesAnswerBeforeBody(t *testing.T) {
 	t.Parallel()
 	answer := strings.Repeat("0123456789abcdef", 4<<10) // 64 KiB
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

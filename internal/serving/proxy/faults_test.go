@@ -18,7 +18,7 @@ import (
 )
 
 // A body that the client does not send whole is the client's fault: 400, no warning, no failure of the upstream.
-func TestBrokenBodiesAreTheClientsFault(t *testing.T) {
+func TestProxy_BlamesClientForBrokenBody(t *testing.T) {
 	t.Parallel()
 	const post = "POST / HTTP/1.1\r\nHost: x\r\n"
 	for name, text := range map[string]string{
@@ -61,7 +61,7 @@ func TestBrokenBodiesAreTheClientsFault(t *testing.T) {
 }
 
 // An upstream may answer while it reads the body: it gets the whole of it.
-func TestAnswersBeginBeforeTheBodyEnds(t *testing.T) {
+func TestProxy_AnswersWhileBodyIsSent(t *testing.T) {
 	t.Parallel()
 	_, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{
 		"": upstream(t, "", func(w http.ResponseWriter, r *http.Request) {

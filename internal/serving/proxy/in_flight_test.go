@@ -47,7 +47,7 @@ func (u *worker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // A client that leaves frees its slot when the upstream has ended its work, and not before.
-func TestSlotsEndWithTheWorkOfTheUpstream(t *testing.T) {
+func TestProxy_HoldsSlotUntilUpstreamEnds(t *testing.T) {
 	t.Parallel()
 	const limit = 5
 	for _, c := range []struct {
@@ -161,7 +161,7 @@ func leave(t *testing.T, tr http.RoundTripper, to string, post, cut bool) {
 
 // Requests that a response cache lets pass, and its own fetches, hold slots of their key and of their client until the
 // upstream has ended its work, also if the client leaves before.
-func TestSlotsOfWhatTheCacheAsksFor(t *testing.T) {
+func TestProxy_HoldsSlotsOfCacheFetches(t *testing.T) {
 	t.Parallel()
 	const limit = 5
 	for _, c := range []struct{ name, limits, field string }{

@@ -106,7 +106,7 @@ var (
 
 // The proxy sends exactly the request that was judged: target, authority and each field are the same at the gate and at
 // the upstream, through the proxy and its cache, for clients with HTTP/1.1 and HTTP/2.
-func TestWhatIsJudgedIsSent(t *testing.T) {
+func TestProxy_SendsJudgedRequest(t *testing.T) {
 	t.Parallel()
 	up, g := newRawUpstream(t), new(recorder)
 	p, err := proxy.New(g, proxy.Config{Upstreams: map[string]*url.URL{"": up.URL}, PreserveHost: true})
@@ -153,7 +153,7 @@ func TestWhatIsJudgedIsSent(t *testing.T) {
 }
 
 // A host that the transport would send in another form is rejected; spaces around a value are not judged.
-func TestOddHostsAndSpaces(t *testing.T) {
+func TestProxy_RejectsOddHosts(t *testing.T) {
 	t.Parallel()
 	up, g := newRawUpstream(t), new(recorder)
 	p, err := proxy.New(g, proxy.Config{Upstreams: map[string]*url.URL{"": up.URL}, PreserveHost: true})
@@ -180,7 +180,7 @@ func TestOddHostsAndSpaces(t *testing.T) {
 
 // The same holds for a ReverseProxy behind the middleware, if that knows that it forwards. It cleans queries, which the
 // test leaves out, and writes X-Forwarded-For.
-func TestWhatTheMiddlewareJudgesIsSent(t *testing.T) {
+func TestMiddleware_ForwardsJudgedRequest(t *testing.T) {
 	t.Parallel()
 	up, g := newRawUpstream(t), new(recorder)
 	tr := &http.Transport{DisableCompression: true} // which sets Accept-Encoding

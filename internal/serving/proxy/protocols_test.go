@@ -29,7 +29,7 @@ func tellProtocol(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Grpc-Status", "0")
 }
 
-func TestHTTP2WithoutTLSInAndOut(t *testing.T) {
+func TestProxy_SpeaksHTTP2WithoutTLS(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewUnstartedServer(http.HandlerFunc(tellProtocol))
 	up.Config.Protocols = h2c()
@@ -67,7 +67,7 @@ func TestHTTP2WithoutTLSInAndOut(t *testing.T) {
 }
 
 // An upstream with an authority of its own, that asks who calls, over HTTP/2.
-func TestUpstreamWithTLS(t *testing.T) {
+func TestProxy_CallsUpstreamWithTLS(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewUnstartedServer(http.HandlerFunc(tellProtocol))
 	up.EnableHTTP2 = true

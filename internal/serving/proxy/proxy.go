@@ -40,7 +40,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 	}
 	cfg.Cache.Gate, cfg.Cache.Answers, cfg.Cache.Now, cfg.Cache.Log = p.gate, cfg.Answers, cfg.Now, cfg.Log
 	p.cache = respcache.New(cfg.Cache)
-	usual, h2c := cfg.transport(false), cfg.transport(true)
+	usual, h2c := cfg.newTransport(false), cfg.newTransport(true)
 	for name, u := range cfg.Upstreams {
 		via := usual
 		if u.Scheme == schemeH2C {
@@ -70,21 +70,21 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.denied.Add(1)
 	}
 	if v.Cache != nil {
-		up := p.route(&v)
+		up := p.upstreamFor(&v)
 		left := &respcache.PendingRequest{Verdict: v, Count: count, Upstream: up.name}
 		p.cache.Serve(w, r, left, up, "")
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v.Verdict) {
-		p.gate.ServeAllowed(w, r, &v, p.route(&v), p.cache.Invalidation(w, r, &v, ""))
+		p.gate.ServeAllowed(w, r, &v, p.upstreamFor(&v), p.cache.Invalidation(w, r, &v, ""))
 	}
 }
 
 // Cache returns the response cache of the proxy. The caller runs it.
 func (p *Proxy) Cache() *respcache.Cache { return p.cache }
 
-// route returns the upstream for a verdict's class.
-func (p *Proxy) route(v *verdict.Verdict) *upstream {
+// upstreamFor returns the upstream for a verdict's class.
+func (p *Proxy) upstreamFor(v *verdict.Verdict) *upstream {
 	if p.cfg.Route == nil {
 		return p.upstreams[""]
 	}

@@ -89,7 +89,7 @@ func get(t *testing.T, target string, header http.Header) (int, string) {
 	return res.StatusCode, string(b)
 }
 
-func TestRoutesByClass(t *testing.T) {
+func TestProxy_RoutesByClass(t *testing.T) {
 	t.Parallel()
 	p, at := serve(t, proxy.Config{
 		Upstreams: map[string]*url.URL{"": upstream(t, "usual", nil), "slow": upstream(t, "slow", nil)},
@@ -113,7 +113,7 @@ func TestRoutesByClass(t *testing.T) {
 }
 
 // The upstream gets the judged target, even if net/url would normalize it.
-func TestTargetIsForwardedAsReceived(t *testing.T) {
+func TestProxy_ForwardsTargetAsReceived(t *testing.T) {
 	t.Parallel()
 	_, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "up", nil)}})
 	for _, target := range []string{"/", "/a%2Fb/../c", "//x//y", "/q?a=1;b=2&%zz=%&c", "/q?", "/%E4%B8%AD?%e4"} {
@@ -134,7 +134,7 @@ func TestTargetIsForwardedAsReceived(t *testing.T) {
 	}
 }
 
-func TestForwardedFields(t *testing.T) {
+func TestProxy_SetsForwardedFields(t *testing.T) {
 	t.Parallel()
 	tell := func(w http.ResponseWriter, r *http.Request) {
 		h := r.Header
@@ -166,7 +166,7 @@ func TestForwardedFields(t *testing.T) {
 	}
 }
 
-func TestUpstreamDown(t *testing.T) {
+func TestProxy_AnswersForFailedUpstream(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	defer close(release)
@@ -207,7 +207,7 @@ func TestUpstreamDown(t *testing.T) {
 }
 
 // A client that leaves is no failure of the upstream.
-func TestAbandoned(t *testing.T) {
+func TestProxy_CountsAbandonedRequests(t *testing.T) {
 	t.Parallel()
 	reached := make(chan struct{})
 	up := upstream(t, "", func(_ http.ResponseWriter, r *http.Request) {
@@ -226,7 +226,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-func TestBadConfig(t *testing.T) {
+func TestNew_RejectsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	good, bad := &url.URL{Scheme: "http", Host: "a:1"}, &url.URL{Scheme: "ftp", Host: "a:1"}
 	for want, cfg := range map[string]proxy.Config{

@@ -13,7 +13,7 @@ import (
 )
 
 // The cache counts by the upstream that answered.
-func TestCacheNamesTheUpstream(t *testing.T) {
+func TestProxy_CacheNamesUpstream(t *testing.T) {
 	t.Parallel()
 	g := &recorder{policy: policy{&hottype.CachePolicy{TTL: time.Minute, MaxBody: 1 << 16, Wait: time.Second}}}
 	p, err := proxy.New(g, proxy.Config{

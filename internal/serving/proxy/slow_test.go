@@ -16,7 +16,7 @@ import (
 )
 
 // An upload that stands still is the client's fault, and not the upstream's.
-func TestSlowUploadIsNoFailureOfTheUpstream(t *testing.T) {
+func TestProxy_BlamesClientForSlowUpload(t *testing.T) {
 	t.Parallel()
 	p, err := proxy.New(gate{},
 		proxy.Config{Upstreams: map[string]*url.URL{

@@ -13,7 +13,7 @@ import (
 )
 
 // An event reaches the client while the answer is still being written.
-func TestEventStreamIsFlushed(t *testing.T) {
+func TestProxy_FlushesEventStream(t *testing.T) {
 	t.Parallel()
 	seen := make(chan struct{})
 	_, at := serve(t,
@@ -43,7 +43,7 @@ func TestEventStreamIsFlushed(t *testing.T) {
 	}
 }
 
-func TestUpgradePasses(t *testing.T) {
+func TestProxy_PassesUpgrade(t *testing.T) {
 	t.Parallel()
 	_, at := serve(t,
 		proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", func(w http.ResponseWriter, _ *http.Request) {

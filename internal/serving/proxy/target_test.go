@@ -38,7 +38,7 @@ func raw(t *testing.T, at, head string) (int, string) {
 }
 
 // What upstreams read in different ways reaches none of them.
-func TestFaultyTargetsAreRejected(t *testing.T) {
+func TestProxy_RejectsFaultyTargets(t *testing.T) {
 	t.Parallel()
 	p, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "up", nil)}})
 	for _, target := range []string{
@@ -69,7 +69,7 @@ func TestFaultyTargetsAreRejected(t *testing.T) {
 }
 
 // gunicorn would take SCRIPT_NAME off the path.
-func TestFieldsWithUnderscoresGoNoFurther(t *testing.T) {
+func TestProxy_DropsFieldsWithUnderscores(t *testing.T) {
 	t.Parallel()
 	tell := func(w http.ResponseWriter, r *http.Request) {
 		var names []string
@@ -91,7 +91,7 @@ func TestFieldsWithUnderscoresGoNoFurther(t *testing.T) {
 }
 
 // A byte that net/url would encode arrives as it was judged, or not at all.
-func TestBadlyEncodedPathsArriveAsJudged(t *testing.T) {
+func TestProxy_SendsBadlyEncodedPathsAsJudged(t *testing.T) {
 	t.Parallel()
 	up := upstream(t, "up", nil)
 	base := *up
@@ -115,7 +115,7 @@ func TestBadlyEncodedPathsArriveAsJudged(t *testing.T) {
 }
 
 // CONNECT asks for a tunnel; Upgrade to another protocol than WebSocket would be one past the gate.
-func TestTunnels(t *testing.T) {
+func TestProxy_OpensNoTunnels(t *testing.T) {
 	t.Parallel()
 	tell := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s%s%s", r.Header["Connection"], r.Header["Upgrade"], r.Header["Http2-Settings"])
@@ -140,7 +140,7 @@ func TestTunnels(t *testing.T) {
 }
 
 // The fields that Connection names reach neither the upstream nor the key of the cache.
-func TestNamedFieldsAreNotKeyed(t *testing.T) {
+func TestProxy_DropsFieldsNamedByConnection(t *testing.T) {
 	t.Parallel()
 	g := &recorder{policy: policy{&hottype.CachePolicy{TTL: time.Minute, MaxBody: 1 << 16, Wait: time.Second,
 		Vary: []string{"Accept-Language"}}}}

@@ -58,11 +58,11 @@ func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[bufferSize]byte)(b)) }
 func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *upstream {
 	up := &upstream{name: name, url: u, base: strings.TrimSuffix(u.EscapedPath(), "/"), cfg: cfg}
 	up.proxy = &httputil.ReverseProxy{
-		Rewrite:        up.rewrite,
+		Rewrite:        up.rewriteRequest,
 		Transport:      via,
-		ModifyResponse: up.answered,
+		ModifyResponse: up.handleResponse,
 		BufferPool:     newBufferPool(),
-		ErrorHandler:   up.failed,
+		ErrorHandler:   up.answerFailure,
 		FlushInterval:  flushAfter,
 		ErrorLog:       logbound.Std(cfg.Log, slog.LevelWarn, "proxy: an answer of the upstream could not be passed on"),
 	}
@@ -92,9 +92,9 @@ const (
 	realIP         = "X-Real-Ip"
 )
 
-// rewrite makes the outgoing request: the target and the fields that were judged, and the fields about the client.
-// dropFields has already removed such fields of an untrusted peer.
-func (u *upstream) rewrite(pr *httputil.ProxyRequest) {
+// rewriteRequest makes the outgoing request: the target and the fields that were judged, and the fields about the
+// client. dropFields has already removed such fields of an untrusted peer.
+func (u *upstream) rewriteRequest(pr *httputil.ProxyRequest) {
 	out, target := pr.Out.URL, originForm(pr.In)
 	if target != "*" {
 		target = u.base + target
@@ -110,23 +110,23 @@ func (u *upstream) rewrite(pr *httputil.ProxyRequest) {
 	}
 	pr.Out.Header[forwardedFor] = pr.In.Header[forwardedFor]
 	pr.SetXForwarded() // appends the connected peer
-	keep(pr, forwarded)
-	keep(pr, forwardedHost)
-	keep(pr, forwardedProto)
+	keepField(pr, forwarded)
+	keepField(pr, forwardedHost)
+	keepField(pr, forwardedProto)
 	if _, _, err := net.SplitHostPort(pr.In.RemoteAddr); err != nil {
-		keep(pr, forwardedFor) // a unix socket has no address to append
+		keepField(pr, forwardedFor) // a unix socket has no address to append
 	}
 }
 
-// keep passes a field on unchanged if the proxy before this one sent it.
-func keep(pr *httputil.ProxyRequest, name string) {
+// keepField passes a field on unchanged if the proxy before this one sent it.
+func keepField(pr *httputil.ProxyRequest, name string) {
 	if values := pr.In.Header[name]; len(values) > 0 {
 		pr.Out.Header[name] = values
 	}
 }
 
-// answered is called when the upstream responds.
-func (u *upstream) answered(res *http.Response) error {
+// handleResponse is called when the upstream responds.
+func (u *upstream) handleResponse(res *http.Response) error {
 	switch {
 	case res.StatusCode < 100:
 		return fmt.Errorf("proxy: %d is no status", res.StatusCode)
@@ -156,18 +156,18 @@ func isEventStream(res *http.Response) bool {
 	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }
 
-// failed answers a request to which the upstream did not respond: with 504 if it took too long, with 502 otherwise, and
-// with the matching status for faults of the client. The client learns the kind of failure, but not the address of the
-// upstream; the log has the address and the error itself.
-func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
+// answerFailure answers a request to which the upstream did not respond: with 504 if it took too long, with 502
+// otherwise, and with the matching status for faults of the client. The client learns the kind of failure, but not the
+// address of the upstream; the log has the address and the error itself.
+func (u *upstream) answerFailure(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, httplimit.ErrSlowBody) || httplimit.TooSlow(r):
-		u.reject(w, http.StatusRequestTimeout, "The request body came too slowly.")
+		u.rejectBody(w, http.StatusRequestTimeout, "The request body came too slowly.")
 	case errors.As(err, new(*http.MaxBytesError)):
 		httplimit.WriteProblem(w, http.StatusRequestEntityTooLarge, "The request body is too large.")
-	case bodyOf(r).failed(r.Context()):
+	case bodyOf(r).hasFailed(r.Context()):
 		bodyOf(r).awaitEnd()
-		u.reject(w, http.StatusBadRequest, "The request body could not be read.")
+		u.rejectBody(w, http.StatusBadRequest, "The request body could not be read.")
 	case r.Context().Err() != nil:
 		u.abandoned.Add(1)
 		w.WriteHeader(http.StatusBadGateway) // the client has left
@@ -175,21 +175,21 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 		u.failures.Add(1)
 		u.health.record(u.cfg.now(), false)
 		u.cfg.Log.Warn("proxy: upstream failed", "upstream", cmp.Or(u.name, "default"), "host", u.url.Host, "err", err)
-		status, why := kind(err)
+		status, why := describeFailure(err)
 		httplimit.WriteProblem(w, status, "The upstream gave no answer: "+why+".")
 	}
 }
 
-// reject answers a request whose body is the client's fault. It ends the connection, because the rest of the body would
-// be read as a request.
-func (u *upstream) reject(w http.ResponseWriter, status int, why string) {
+// rejectBody answers a request whose body is the client's fault. It ends the connection, because the rest of the body
+// would be read as a request.
+func (u *upstream) rejectBody(w http.ResponseWriter, status int, why string) {
 	u.abandoned.Add(1)
 	w.Header().Set("Connection", "close")
 	httplimit.WriteProblem(w, status, why)
 }
 
-// kind describes a failure without the names and addresses behind the proxy.
-func kind(err error) (status int, why string) {
+// describeFailure describes a failure without the names and addresses behind the proxy.
+func describeFailure(err error) (status int, why string) {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():

@@ -71,18 +71,18 @@ func (r *Recorder) Wrap(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		e := r.describe(req) // before handlers change it
+		e := r.newEntry(req) // before handlers change it
 		httplimit.ServeWithStatus(w, req, next, func(status int) {
 			if e.Status = status; status == http.StatusTooManyRequests {
 				e.Status = 0 // a limit's status is not the target's
 			}
-			r.put(accesslog.AppendJSONL(nil, e))
+			r.queueLine(accesslog.AppendJSONL(nil, e))
 		})
 	})
 }
 
-// put queues a line. It does not block.
-func (r *Recorder) put(line []byte) {
+// queueLine queues a line. It does not block.
+func (r *Recorder) queueLine(line []byte) {
 	select {
 	case r.lines <- line:
 	default:
@@ -101,23 +101,23 @@ func (t loggedHeaders) Get(name string) string {
 
 func (t loggedHeaders) Values(name string) []string { return []string{t.Get(name)} }
 
-// describe returns the parts of a request that are written, and retains none of its memory.
-func (r *Recorder) describe(req *http.Request) *accesslog.Entry {
+// newEntry returns the parts of a request that are written, and retains none of its memory.
+func (r *Recorder) newEntry(req *http.Request) *accesslog.Entry {
 	now, referer := r.cfg.Now(), ""
 	if req.Header.Get("Referer") != "" {
 		referer = "left out" // the Referer may hold parts that are redacted in targets
 	}
 	agent := req.Header.Get("User-Agent")
 	e := &accesslog.Entry{Second: now.Unix(), Nanos: int32(now.Nanosecond())}
-	e.Request = hottype.Request{Method: req.Method, Host: req.Host, Target: short(req.RequestURI),
+	e.Request = hottype.Request{Method: req.Method, Host: req.Host, Target: shortenTarget(req.RequestURI),
 		Client: r.cfg.Clients.Of(req), Header: loggedHeaders{strings.Clone(agent[:min(len(agent), maxAgent)]), referer}}
-	e.Request.Target = printable(r.cfg.Rules().RedactTarget(&e.Request))
+	e.Request.Target = escapeTarget(r.cfg.Rules().RedactTarget(&e.Request))
 	e.Request.Host = ""
 	return e
 }
 
-// short cuts a target that is longer than any that a rule reads.
-func short(target string) string {
+// shortenTarget cuts a target that is longer than any that a rule reads.
+func shortenTarget(target string) string {
 	if len(target) <= maxTarget {
 		return target
 	}
@@ -125,8 +125,8 @@ func short(target string) string {
 	return path[:min(len(path), maxPath)]
 }
 
-// printable escapes all bytes that are not printable ASCII, because a client may send the same target escaped.
-func printable(target string) string {
+// escapeTarget escapes all bytes that are not printable ASCII, because a client may send the same target escaped.
+func escapeTarget(target string) string {
 	return string(httplimit.AppendEscaped(nil, target, func(c byte) bool { return c > ' ' && c < 0x7f }))
 }
 

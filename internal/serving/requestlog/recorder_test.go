@@ -82,7 +82,7 @@ func (r *recording) entries(t *testing.T) (all []string) {
 	return all
 }
 
-func TestWhatIsRecorded(t *testing.T) {
+func TestRecorder_RecordsWhileItRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecording(rules.Default(), 1<<20)
@@ -112,7 +112,7 @@ func TestWhatIsRecorded(t *testing.T) {
 	})
 }
 
-func TestRedactedValuesAreNotRecorded(t *testing.T) {
+func TestRecorder_LeavesOutRedactedValues(t *testing.T) {
 	t.Parallel()
 	set, err := rules.ParseWith("rules.yaml", []byte(`
 redact: {token: hash}
@@ -140,7 +140,7 @@ rules:
 }
 
 // However large and many requests are, lines are short and the file ends.
-func TestItWritesNoMoreThanItMay(t *testing.T) {
+func TestRecorder_BoundsBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecording(rules.Default(), 200_000)
@@ -169,7 +169,7 @@ type stuck struct{ free chan struct{} }
 
 func (s stuck) Write(p []byte) (int, error) { <-s.free; return len(p), nil }
 
-func TestSlowDiskDropsInsteadOfBlocking(t *testing.T) {
+func TestRecorder_DropsOnSlowDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		disk := stuck{make(chan struct{})}
@@ -195,7 +195,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-func TestAFullDiskIsTold(t *testing.T) {
+func TestRecorder_ReportsFullDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &recording{}
