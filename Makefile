@@ -107,14 +107,14 @@ endif
 
 SOAK ?= 10m
 soak: ## for SOAK (default 10m) five million keys and addresses through serve and a sidecar; memory has to be flat
-	cd test && SOAK=$(SOAK) $(GO) test -count=1 -v -timeout 2h -run 'TestSoak$$' ./e2e
+	cd test && SOAK=$(SOAK) $(GO) test -count=1 -v -timeout 2h -run TestSoak_ ./e2e
 
 INCIDENT ?= 5m
 incident: ## an incident of INCIDENT (default 5m) against serve, handled on the page by keyboard; needs chromium
-	cd test && INCIDENT=$(INCIDENT) $(GO) test -count=1 -v -timeout 2h -run TestIncidentByKeyboard ./admin
+	cd test && INCIDENT=$(INCIDENT) $(GO) test -count=1 -v -timeout 2h -run TestIncident_IsHandledByKeyboard ./admin
 
 pictures: ## the pictures of docs/dashboard, from the demo after two minutes of it; needs chromium. Look at each
-	cd test && HOTPARAM_PICTURES=$(CURDIR)/docs/dashboard $(GO) test -count=1 -v -timeout 1h -run 'TestPictures$$' ./admin
+	cd test && HOTPARAM_PICTURES=$(CURDIR)/docs/dashboard $(GO) test -count=1 -v -timeout 1h -run TestPictures_ ./admin
 
 UPSTREAMS ?= bin/upstreams
 upstreams: ## ask real frameworks how they read targets, and compare with the presets' table; installs them

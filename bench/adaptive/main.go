@@ -2,7 +2,7 @@
 //
 //	go run ./adaptive              # the table of RESULTS.md, and its pictures
 //	go run ./adaptive "onset 10 x" # one scenario, second by second
-//	go run ./adaptive -real FILE   # the table and pictures of a run of TestAdaptiveAcrossLimiters
+//	go run ./adaptive -real FILE   # the table and pictures of a run of TestAdaptiveLimit_FindsCapacityAcrossLimiters
 //	go run ./adaptive -demo FILE   # the picture of a run of hotparam demo -o json
 package main
 
@@ -23,7 +23,8 @@ const (
 )
 
 func main() {
-	real := flag.String("real", "", "results of TestAdaptiveAcrossLimiters, which -adaptive.results writes")
+	real := flag.String("real", "",
+		"results of TestAdaptiveLimit_FindsCapacityAcrossLimiters, which -adaptive.results writes")
 	demo := flag.String("demo", "", "result of hotparam demo -o json")
 	rows := flag.String("rows", "", "only the rows of scenarios whose names match")
 	draws := flag.Int("randoms", randoms, "how many random scenarios the last row has")
@@ -151,7 +152,7 @@ func values(out []second, of func(*second) float64) []float64 {
 	return list
 }
 
-// showReal prints and draws the results of TestAdaptiveAcrossLimiters.
+// showReal prints and draws the results of TestAdaptiveLimit_FindsCapacityAcrossLimiters.
 func showReal(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -114,8 +114,8 @@ func cooling(cfg admin.Config) admin.Config {
 	return cfg
 }
 
-// TestViewsAreAccessible audits each view in both themes, also on a phone.
-func TestViewsAreAccessible(t *testing.T) {
+// TestViews_AreAccessibleInBothThemes audits each view in both themes, also on a phone.
+func TestViews_AreAccessibleInBothThemes(t *testing.T) {
 	t.Parallel()
 	ctx := browserFor(t, 5*time.Minute) // seven views, each in four looks
 	srv := serve(t, cooling(config(t)))

@@ -21,8 +21,8 @@ const axeRun = `axe.run(document, { resultTypes: ["violations"] }).then((r) => r
 	.filter((v) => ["serious", "critical"].includes(v.impact))
 	.map((v) => v.impact + " " + v.id + ": " + v.help + ": " + v.nodes.slice(0, 5).map((n) => n.html.slice(0, 160)).join(" | ")))`
 
-// TestAxeFindsNothingSerious shows each view in both themes, and on a phone, to axe-core, which npm brings.
-func TestAxeFindsNothingSerious(t *testing.T) {
+// TestViews_PassAxeAudit shows each view in both themes, and on a phone, to axe-core, which npm brings.
+func TestViews_PassAxeAudit(t *testing.T) {
 	t.Parallel()
 	ctx := browserFor(t, 5*time.Minute) // seven views, each in four looks
 	if _, err := exec.LookPath("npm"); err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPage_KeepsAColleaguesChange checks that an operator's page cannot take away a second operator's block unseen: the
-// second operator blocks the override that the first one has just changed. Neither the Undo of the message or of the
-// row, nor a dialog that was opened before, removes the block, and each names the operator who set it. The change can
-// be undone from the state that is seen now.
-func TestPage_KeepsAColleaguesChange(t *testing.T) {
+// TestPage_LeavesChangeOfColleague checks that an operator's page cannot take away a second operator's block unseen:
+// the second operator blocks the override that the first one has just changed. Neither the Undo of the message or of
+// the row, nor a dialog that was opened before, removes the block, and each names the operator who set it. The change
+// can be undone from the state that is seen now.
+func TestPage_LeavesChangeOfColleague(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	const prefix, token = "/ops", "a-token-of-the-test"
@@ -62,11 +62,11 @@ func TestPage_KeepsAColleaguesChange(t *testing.T) {
 	run(t, ctx, clickOn(`#overrides [data-act="undo"]`), says("#overrides .badge", "limit 50/s"))
 }
 
-// TestIncident_OfTwoOperators checks that two operators can work on one incident: anna at a desk and ben on a phone
-// work with the same viral key. A change by one of them appears on the page of the other without a reload. Anna's undo
-// does not remove ben's block, ben's own undo does and leaves anna's limit, and the audit has all changes under the
-// right names.
-func TestIncident_OfTwoOperators(t *testing.T) {
+// TestIncident_WorksForTwoOperators checks that two operators can work on one incident: anna at a desk and ben on a
+// phone work with the same viral key. A change by one of them appears on the page of the other without a reload. Anna's
+// undo does not remove ben's block, ben's own undo does and leaves anna's limit, and the audit has all changes under
+// the right names.
+func TestIncident_WorksForTwoOperators(t *testing.T) {
 	t.Parallel()
 	const prefix, token, row = "/ops", "a-token-of-the-test", "#hot-table tbody tr:nth-child(1)"
 	page := ownPage(t, prefix, token)
@@ -98,9 +98,9 @@ func TestIncident_OfTwoOperators(t *testing.T) {
 		says("#audit tbody tr:nth-child(2)", "ben"), says("#audit tbody tr:nth-child(1)", "anna"))
 }
 
-// TestPage_ComparesTheKeyOfAnAnswer checks that the page of a key reports a gateway that changes the key of a request,
+// TestPage_ComparesKeyOfAnswer checks that the page of a key reports a gateway that changes the key of a request,
 // and offers nothing that could act on the other key.
-func TestPage_ComparesTheKeyOfAnAnswer(t *testing.T) {
+func TestPage_ComparesKeyOfAnswer(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	const prefix, token = "/ops", "a-token-of-the-test"

@@ -15,8 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// TestDashboardInBrowser is an operator's first minutes with the page.
-func TestDashboardInBrowser(t *testing.T) {
+// TestDashboard_WorksInBrowser plays the first minutes of an operator with the page.
+func TestDashboard_WorksInBrowser(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	srv := serve(t, config(t))
@@ -226,9 +226,9 @@ func overrideNetwork(t *testing.T, ctx context.Context) {
 		says("#audit tbody tr", "network 203.0.113.0/24"), clickOn("#views a[href='/overrides']"))
 }
 
-// TestQuietDashboardInBrowser: nothing is hot, the reports cannot be read, the
+// TestDashboard_WorksWhileQuiet checks the page while nothing is hot, the reports cannot be read, the
 // token is asked for, and there is only a keyboard.
-func TestQuietDashboardInBrowser(t *testing.T) {
+func TestDashboard_WorksWhileQuiet(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	cfg := config(t)

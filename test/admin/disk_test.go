@@ -74,9 +74,9 @@ func troubleIsTold(t *testing.T, ctx context.Context, admin, what, remedy string
 	run(t, ctx, chromedp.Navigate("http://"+admin+"/audit"), says("#parts", what), says("#parts", remedy))
 }
 
-// TestFullDiskIsTold: nothing can be written into the state directory. A topic is found and limited all the same; an
-// override that cannot be kept is refused with the reason.
-func TestFullDiskIsTold(t *testing.T) {
+// TestFullDisk_IsReported runs a program that can write nothing into its state directory. A topic is found and limited
+// all the same; an override that cannot be kept is refused with the reason.
+func TestFullDisk_IsReported(t *testing.T) {
 	t.Parallel()
 	program.Ours(t)
 	dir := t.TempDir()
@@ -94,8 +94,8 @@ func TestFullDiskIsTold(t *testing.T) {
 	run(t, ctx, says("#e-form", "no space left"))
 }
 
-// TestReadOnlyDiskIsTold by an aggregator, which keeps its overrides in Redis.
-func TestReadOnlyDiskIsTold(t *testing.T) {
+// TestReadOnlyDisk_IsReported runs an aggregator, which keeps its overrides in Redis.
+func TestReadOnlyDisk_IsReported(t *testing.T) {
 	t.Parallel()
 	program.Ours(t)
 	dir, admin, statsd := t.TempDir(), freeport.Addr(t), freeport.Addr(t)
@@ -119,9 +119,9 @@ func TestReadOnlyDiskIsTold(t *testing.T) {
 	run(t, ctx, clickOn("#views a[href='/']"), says("#events", "topic?id=viral"))
 }
 
-// TestDamagedHistoryIsTold overwrites a file while the program is away, and checks that a new file begins and that the
-// page names the place of the old one.
-func TestDamagedHistoryIsTold(t *testing.T) {
+// TestDamagedHistory_IsReported overwrites a file while the program is away, and checks that a new file begins and that
+// the page names the place of the old one.
+func TestDamagedHistory_IsReported(t *testing.T) {
 	t.Parallel()
 	program.Ours(t)
 	dir := t.TempDir()

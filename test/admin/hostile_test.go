@@ -45,8 +45,8 @@ func (h *hostileHistory) Read(context.Context, history.Query) (*history.Answer, 
 	return &h.answer, nil
 }
 
-// TestHostileValuesAreText checks that hostile values are text in every view and in the export.
-func TestHostileValuesAreText(t *testing.T) {
+// TestHostileValues_AreText checks that hostile values are text in every view and in the export.
+func TestHostileValues_AreText(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	cfg := config(t)

@@ -10,10 +10,10 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// TestIncidentOnAPhone runs against a real program whose rule is in shadow mode: an operator finds the viral key,
-// limits it with the number that the page proposes, sees that the limit holds, and takes it back, with taps and within
-// a minute. Meanwhile a colleague blocks a client; that block stays.
-func TestIncidentOnAPhone(t *testing.T) {
+// TestIncident_IsHandledOnPhone runs against a real program whose rule is in shadow mode: an operator finds the viral
+// key, limits it with the number that the page proposes, sees that the limit holds, and takes it back, with taps and
+// within a minute. Meanwhile a colleague blocks a client; that block stays.
+func TestIncident_IsHandledOnPhone(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
 	ctx := browserFor(t, 3*time.Minute)

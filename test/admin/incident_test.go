@@ -96,11 +96,11 @@ func (o operator) answered(target, client string, allowed bool) {
 
 const viral, looped, loop, reader = "/topic?id=%E4%B8%AD", "/topic?id=99", "192.0.2.77", "198.51.100.1"
 
-// TestIncidentByKeyboard runs against a real program: a topic goes viral while one client loops over another one. The
-// operator finds the key, sees which targets the client requests and blocks it, tries a limit for the key in shadow
-// mode, enforces it and takes that back, all by keyboard and within a minute. With INCIDENT, the site is calm for a
-// fifth of that time, and the page still shows the incident at its end.
-func TestIncidentByKeyboard(t *testing.T) {
+// TestIncident_IsHandledByKeyboard runs against a real program: a topic goes viral while one client loops over another
+// one. The operator finds the key, sees which targets the client requests and blocks it, tries a limit for the key in
+// shadow mode, enforces it and takes that back, all by keyboard and within a minute. With INCIDENT, the site is calm
+// for a fifth of that time, and the page still shows the incident at its end.
+func TestIncident_IsHandledByKeyboard(t *testing.T) {
 	t.Parallel()
 	length := incidentLength(t)
 	program.Ours(t) // building them may take longer than a browser waits

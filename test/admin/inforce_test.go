@@ -10,9 +10,9 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// TestPageShowsTheLimitInForce checks that the page shows an adaptive limit with its current number, in the table, at
+// TestPage_ShowsLimitInForce checks that the page shows an adaptive limit with its current number, in the table, at
 // the key and in what-if, and that an upstream that misses its target is not green.
-func TestPageShowsTheLimitInForce(t *testing.T) {
+func TestPage_ShowsLimitInForce(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	set, err := rules.Parse("rules.yaml", []byte(`

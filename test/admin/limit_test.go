@@ -95,10 +95,10 @@ func putOverride(t *testing.T, base, body string) {
 	}
 }
 
-// TestLimit_ProposesTheLimitInForce checks that the dialog of a hot key begins with the limit that holds the key and
+// TestLimitDialog_ProposesLimitInForce checks that the dialog of a hot key begins with the limit that holds the key and
 // not with the rate of its requests, and the dialog of a client in each list with the limit of clients, by keyboard and
 // on a phone. The dialog warns of a limit that is above the limit in force or of the rules before it is set.
-func TestLimit_ProposesTheLimitInForce(t *testing.T) {
+func TestLimitDialog_ProposesLimitInForce(t *testing.T) {
 	t.Parallel()
 	ctx := browserFor(t, 4*time.Minute) // two looks, each with five dialogs
 	srv := serve(t, withWindows(t, config(t)))

@@ -13,9 +13,9 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// TestViralKeyIsSeenAtOnce checks that a key is on the page a second after detection, also beside ten thousand others,
-// through which one pages and searches.
-func TestViralKeyIsSeenAtOnce(t *testing.T) {
+// TestPage_ShowsViralKeyAtOnce checks that a key is on the page a second after detection, also beside ten thousand
+// others, through which one pages and searches.
+func TestPage_ShowsViralKeyAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	cfg := config(t)
@@ -47,9 +47,9 @@ func TestViralKeyIsSeenAtOnce(t *testing.T) {
 	w.check(t)
 }
 
-// TestConnectionIsLostAndFound checks that the page reports a lost connection, and resumes by itself when the server is
-// back.
-func TestConnectionIsLostAndFound(t *testing.T) {
+// TestPage_ReportsLostConnection checks that the page reports a lost connection, and resumes by itself when the server
+// is back.
+func TestPage_ReportsLostConnection(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	cfg := config(t)

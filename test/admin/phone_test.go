@@ -25,9 +25,9 @@ func (manyHooks) Webhooks() (list []admin.Webhook) {
 	return list
 }
 
-// TestFiftyHotKeysOnAPhone: the events are one tap away, and not below all keys; lost events are not green, and errors
-// do not fill the screen.
-func TestFiftyHotKeysOnAPhone(t *testing.T) {
+// TestPhone_ShowsFiftyHotKeys checks that the events are one tap away, and not below all keys; lost events are not
+// green, and errors do not fill the screen.
+func TestPhone_ShowsFiftyHotKeys(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	cfg := config(t)

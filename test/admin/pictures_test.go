@@ -43,9 +43,10 @@ var pictures = []struct{ name, address, until string }{
 	{"audit", "/audit", `document.querySelector("#audit tbody tr") && document.querySelector("#parts li")`},
 }
 
-// TestPictures takes the pictures of the documents from the demo, as it is after some minutes in which two operators
-// have worked with it. It runs for make pictures alone and checks nothing: view each picture before it is committed.
-func TestPictures(t *testing.T) {
+// TestPictures_AreTakenFromDemo takes the pictures of the documents from the demo, as it is after some minutes in which
+// two operators have worked with it. It runs for make pictures alone and checks nothing: view each picture before it is
+// committed.
+func TestPictures_AreTakenFromDemo(t *testing.T) {
 	dir := os.Getenv("HOTPARAM_PICTURES")
 	if dir == "" {
 		t.Skip("HOTPARAM_PICTURES names no directory for the pictures")

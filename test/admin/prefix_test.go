@@ -61,9 +61,9 @@ rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 15, windo
 	return strings.Replace(srv.URL, "//", "//anna:"+token+"@", 1)
 }
 
-// TestPageBelowAPrefix checks that every view of the page works in a mux that has it below a prefix and asks for a
+// TestPage_WorksBelowPrefix checks that every view of the page works in a mux that has it below a prefix and asks for a
 // token: links, a reload of a view's address, live events, a change and its undo.
-func TestPageBelowAPrefix(t *testing.T) {
+func TestPage_WorksBelowPrefix(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	const prefix, token = "/ops/hotparam", "a-token-of-the-test"

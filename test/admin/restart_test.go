@@ -114,10 +114,10 @@ func (f *fleet) blocked(when string) {
 	}
 }
 
-// TestOverrideOutlivesEveryProcess checks that a block outlives restarts: a viral topic is seen on the page and blocked
-// by keyboard. Then each process of the pipeline restarts, also the process that serves the page. The block holds and
-// is shown all the time; in the end it is undone by keyboard, and all of it is in the audit.
-func TestOverrideOutlivesEveryProcess(t *testing.T) {
+// TestOverride_OutlivesEveryProcess checks that a block outlives restarts: a viral topic is seen on the page and
+// blocked by keyboard. Then each process of the pipeline restarts, also the process that serves the page. The block
+// holds and is shown all the time; in the end it is undone by keyboard, and all of it is in the audit.
+func TestOverride_OutlivesEveryProcess(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
 	f := startFleet(t)

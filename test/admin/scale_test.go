@@ -74,10 +74,10 @@ const scroll = `(async () => {
 	return { Median: at(0.5), P99: at(0.99), Worst: at(1), N: gaps.length, Long: long, Rows: rows };
 })()`
 
-// TestTenThousandHotKeysScrollAsAHundredDo: from the first key to the last and on each page down and up, while rates
-// change every second. The page has few rows however many keys are hot, so its frames take as long with ten thousand
-// as with a hundred. The frames are printed and not judged, because other tests delay them.
-func TestTenThousandHotKeysScrollAsAHundredDo(t *testing.T) {
+// TestScrolling_CostsSameForTenThousandKeys scrolls from the first key to the last and on each page down and up, while
+// rates change every second. The page has few rows however many keys are hot, so its frames take as long with ten
+// thousand as with a hundred. The frames are printed and not judged, because other tests delay them.
+func TestScrolling_CostsSameForTenThousandKeys(t *testing.T) {
 	t.Parallel()
 	ctx := browserFor(t, 6*time.Minute) // beside other tests
 	open := func(keys int, more string) {
@@ -167,8 +167,8 @@ func millionRows(t *testing.T, dir string) {
 	}
 }
 
-// TestWeekIsDrawn: the page draws a week of a million rows.
-func TestWeekIsDrawn(t *testing.T) {
+// TestPage_DrawsWeekOfMillionRows checks that the page draws a week of a million rows.
+func TestPage_DrawsWeekOfMillionRows(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "1" {
 		t.Skip("writes a million rows; runs with HOTPARAM_REQUIRE_SERVERS=1")

@@ -36,9 +36,9 @@ func load(t *testing.T) (*jsonschema.Compiler, map[string]any) {
 	return c, doc.(map[string]any)
 }
 
-// TestEveryAnswerKeepsItsSchema checks every answer against its schema. It runs the tests of package admin, which write
+// TestAnswers_MatchTheirSchemas checks every answer against its schema. It runs the tests of package admin, which write
 // each answer of the API to a file with the name of the schema that the document states for it.
-func TestEveryAnswerKeepsItsSchema(t *testing.T) {
+func TestAnswers_MatchTheirSchemas(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", ".")
@@ -77,8 +77,8 @@ func TestEveryAnswerKeepsItsSchema(t *testing.T) {
 	}
 }
 
-// TestEverySchemaCompiles finds references to schemas that do not exist.
-func TestEverySchemaCompiles(t *testing.T) {
+// TestSchemas_HaveValidReferences finds references to schemas that do not exist.
+func TestSchemas_HaveValidReferences(t *testing.T) {
 	t.Parallel()
 	compiler, document := load(t)
 	components := document["components"].(map[string]any)

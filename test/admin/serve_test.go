@@ -54,10 +54,10 @@ func (s *site) rush(t *testing.T, path string) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// TestOperatorBlocksAViralTopic runs against a real program, by keyboard alone: a viral topic is seen and blocked, the
+// TestOperator_BlocksViralTopic runs against a real program, by keyboard alone: a viral topic is seen and blocked, the
 // next request is denied, and the block is undone, is in the audit, is set again, and all of this holds after a
 // restart.
-func TestOperatorBlocksAViralTopic(t *testing.T) {
+func TestOperator_BlocksViralTopic(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
 	ctx := browser(t)

@@ -16,10 +16,10 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// TestOperatorTriesALimitFirst runs against a real program, by keyboard alone: a limit goes from what-if to shadow
+// TestOperator_TriesLimitInShadow runs against a real program, by keyboard alone: a limit goes from what-if to shadow
 // mode, without effect, and the list shows how many requests it would have denied; one step enforces it, and undo takes
 // that back.
-func TestOperatorTriesALimitFirst(t *testing.T) {
+func TestOperator_TriesLimitInShadow(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
 	ctx := browser(t)

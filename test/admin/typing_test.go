@@ -7,10 +7,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPageAsksOnlyWhatCanBeAnswered checks that the page sends no request that must be refused: a program without
+// TestPage_SendsNoRefusedRequest checks that the page sends no request that must be refused: a program without
 // central rules is not asked for them, and numbers, addresses and keys are tried once they are whole. The browser notes
 // every refusal in its console.
-func TestPageAsksOnlyWhatCanBeAnswered(t *testing.T) {
+func TestPage_SendsNoRefusedRequest(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	cfg := config(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// TestViewerIsOfferedNoChange in any view; an operator is.
-func TestViewerIsOfferedNoChange(t *testing.T) {
+// TestViewer_IsOfferedNoChange checks that no view offers a change to a viewer, and that an operator is offered some.
+func TestViewer_IsOfferedNoChange(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
 	if _, err := cfg.Overrides.PutIf(t.Context(), rules.Override{ID: "one", Key: "topic?id=42",

@@ -54,9 +54,9 @@ func receiver(t *testing.T, status int) (url string, tests *atomic.Int64) {
 	return srv.URL, tests
 }
 
-// TestWebhooksAreTriedOnThePage runs by keyboard alone, against real receivers: one accepts the message, one refuses
+// TestWebhooks_AreTriedOnPage runs by keyboard alone, against real receivers: one accepts the message, one refuses
 // it, and one does not exist.
-func TestWebhooksAreTriedOnThePage(t *testing.T) {
+func TestWebhooks_AreTriedOnPage(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
 	ctx := browser(t)
@@ -105,8 +105,8 @@ notifications:
 	w.check(t)
 }
 
-// TestOnlyAdminsTryWebhooks also checks that an error is shown as text, with any markup in it.
-func TestOnlyAdminsTryWebhooks(t *testing.T) {
+// TestWebhooks_AreTriedByAdminsOnly also checks that an error is shown as text, with any markup in it.
+func TestWebhooks_AreTriedByAdminsOnly(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
 	cfg.Notify = hooks{"x509: certificate is valid for <img src=x onerror=window.pwned=1>\u202egnp, not for this"}

@@ -107,7 +107,7 @@ func (h *http2Client) request(fields []hpack.HeaderField) uint32 {
 }
 
 // Clients can use only bounded memory by their connections, and other callers get their answers.
-func TestAbusedConnections(t *testing.T) {
+func TestServe_BoundsAbusedConnections(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "8GiB") // no ballast: memory that the collector has not freed yet does not count
 	redis := redistest.Start(t)
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

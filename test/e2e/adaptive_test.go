@@ -273,7 +273,7 @@ func (s *slowSite) judge(p phase) result {
 
 // An adaptive limit finds the capacity of a real upstream behind two limiters and Redis: at ten times that load, with
 // half of the capacity removed, and after the upstream stalled. The test runs beside no other one.
-func TestAdaptiveAcrossLimiters(t *testing.T) {
+func TestAdaptiveLimit_FindsCapacityAcrossLimiters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes two minutes")
 	}

@@ -120,7 +120,7 @@ func (l *arrivalLimiter) logged(begins, ends int) {
 
 // A limiter notices within seconds, and reports once each time, that some and then all of its datagrams are dropped. A
 // second limiter without loss reports nothing.
-func TestHalfOfTheCountsAreLost(t *testing.T) {
+func TestLimiter_ReportsLostCountsOnce(t *testing.T) {
 	t.Parallel()
 	var percent atomic.Int64
 	s := newArrivalSite(t)
@@ -155,7 +155,7 @@ func TestHalfOfTheCountsAreLost(t *testing.T) {
 
 // A StatsD server that nothing reads, or a host where nothing listens and which reports so now and then, is reported
 // once, not each second.
-func TestNothingListensOneHopAway(t *testing.T) {
+func TestLimiter_ReportsAbsentStatsDOnce(t *testing.T) {
 	t.Parallel()
 	s := newArrivalSite(t)
 	healthy := s.limiter(s.statsd)
@@ -214,7 +214,7 @@ func hostWithoutServer(t *testing.T) (addr string, ok bool) {
 }
 
 // An aggregator that is restarted, or killed and started again, is no loss of its senders.
-func TestRestartOfAnAggregatorIsNoLoss(t *testing.T) {
+func TestAggregator_RestartIsNoLoss(t *testing.T) {
 	t.Parallel()
 	s := newArrivalSite(t)
 	l := s.limiter(s.statsd)
@@ -236,7 +236,7 @@ func TestRestartOfAnAggregatorIsNoLoss(t *testing.T) {
 
 // Behind a collector the loss up to the collector is known, and a collector that sends to Kafka or a real StatsD server
 // in between is no reason for an alarm.
-func TestLossBehindACollector(t *testing.T) {
+func TestCollector_KnowsLossBeforeIt(t *testing.T) {
 	t.Parallel()
 	var percent atomic.Int64
 	s := newArrivalSite(t)

@@ -14,7 +14,7 @@ import (
 )
 
 // Wrong input is rejected with an error that names the fault, its place and the remedy.
-func TestWrongConfigurations(t *testing.T) {
+func TestPrograms_RejectWrongConfigurations(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -100,7 +100,7 @@ func TestWrongConfigurations(t *testing.T) {
 }
 
 // Clients on other machines get no verdicts without a token.
-func TestDecisionsOffLoopbackNeedAToken(t *testing.T) {
+func TestDecisions_NeedTokenOffLoopback(t *testing.T) {
 	t.Parallel()
 	base := []string{"--redis.addr", "127.0.0.1:1", "--admin.listen=", "--decide.listen", "0.0.0.0:0"}
 	for says, args := range map[string][]string{
@@ -124,7 +124,7 @@ func TestDecisionsOffLoopbackNeedAToken(t *testing.T) {
 }
 
 // Programs that lack a required setting name it in their error.
-func TestWhatProgramsNeed(t *testing.T) {
+func TestPrograms_NameMissingSettings(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ program, want string }{
 		{"collector", "--kafka.brokers"},
@@ -148,7 +148,7 @@ func TestWhatProgramsNeed(t *testing.T) {
 
 // A sidecar and an aggregator start without Redis, log that it is missing, answer by the failure policy, and use Redis
 // once it is there.
-func TestRedisAbsentAtStart(t *testing.T) {
+func TestPrograms_StartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Stop()
@@ -181,7 +181,7 @@ func TestRedisAbsentAtStart(t *testing.T) {
 
 // serve in front of a service: hostile requests, an absent upstream, broken
 // logs and datagrams.
-func TestServeHostileInput(t *testing.T) {
+func TestServe_SurvivesHostileInput(t *testing.T) {
 	t.Parallel()
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	down := freeport.Addr(t)
@@ -206,7 +206,7 @@ func TestServeHostileInput(t *testing.T) {
 	}
 }
 
-func TestGarbageIsCounted(t *testing.T) {
+func TestAggregator_CountsGarbageLines(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	statsd, admin := freeport.Addr(t), freeport.Addr(t)
@@ -231,7 +231,7 @@ func TestGarbageIsCounted(t *testing.T) {
 }
 
 // Broken log lines are counted and shown, never fatal.
-func TestBrokenLogLines(t *testing.T) {
+func TestReplay_CountsBrokenLines(t *testing.T) {
 	t.Parallel()
 	log := write(t, "access.log", `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /topic?id=1 HTTP/1.1" 200 1 "-" "-"
 this is no log line

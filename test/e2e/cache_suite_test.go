@@ -63,7 +63,7 @@ var releaseFailures = map[string][]string{"required": {
 var cacheMayFail = []string{"partial-store-complete-reuse-partial", "partial-store-complete-reuse-partial-no-last",
 	"partial-store-complete-reuse-partial-suffix"}
 
-func TestCacheKeepsTheRulesOfHTTP(t *testing.T) {
+func TestCache_FollowsRulesOfHTTP(t *testing.T) {
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "1" {
 		t.Skip(
 			"starts the test suite of the HTTP working group with node: set HOTPARAM_REQUIRE_SERVERS=1, or run make integration",

@@ -16,7 +16,7 @@ import (
 
 // The command line reads and changes the state of a running program, and the next request is decided by the state that
 // it printed.
-func TestCommandLine(t *testing.T) {
+func TestCommands_ChangeRunningProgram(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)

@@ -11,7 +11,7 @@ import (
 )
 
 // The packaged completions are equal to the printed ones, but for the path of the program, which the printed ones name.
-func TestPackagedCompletions_AreThePrintedOnes(t *testing.T) {
+func TestPackagedCompletions_EqualPrintedOnes(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(program.Ours(t), "hotparam")
 	for shell, file := range map[string]string{"bash": "hotparam.bash", "fish": "hotparam.fish"} {

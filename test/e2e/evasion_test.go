@@ -14,9 +14,9 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// TestAHotValueBesideRandomOnes: requests that name a random value beside the hot one
+// TestHotValue_IsLimitedBesideRandomOnes checks that requests that name a random value beside the hot one
 // make it hot all the same, are held to its limit, and do not pass by its block.
-func TestAHotValueBesideRandomOnes(t *testing.T) {
+func TestHotValue_IsLimitedBesideRandomOnes(t *testing.T) {
 	t.Parallel()
 	var passed atomic.Int64
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

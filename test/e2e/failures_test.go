@@ -26,26 +26,26 @@ import (
 // happen to running programs. With any failure, [program.Launch] fails a test whose programs write more than ten lines
 // of a message in a minute.
 var runbookFailures = map[string]string{
-	"`local`, `open`, `closed`":                         "TestNoFailureIsDeafening/redis_answers_wrongly",
-	"the master behind Sentinels is gone or replaced":   "TestNoFailureIsDeafening/sentinels",
-	"too few Sentinels answer":                          "TestNoFailureIsDeafening/few_sentinels",
-	"a firewall drops the connections to Redis":         "TestNoFailureIsDeafening/redis_stalls",
-	"Redis lost its hot sets":                           "TestRedisLosesEverything",
-	"a limiter starts while Redis is away":              "TestOverridesHoldWhenALimiterStartsWithoutRedis",
-	"Redis lost overrides, or returned with older ones": "TestOverridesAfterRedisLostItsData",
-	"the rule store is away or lost its rules":          "TestRulesFromRedis TestRulesFromEtcd",
-	"rules in the store that cannot run":                "TestRulesFromRedis",
-	"messages from Redis are lost":                      "TestNoFailureIsDeafening/redis_loses_messages",
-	"the aggregator is gone":                            "TestStandbyTakesOver",
-	"an aggregator was frozen and wakes up":             "TestFrozenAggregatorKeepsLimits",
-	"an aggregator restarts":                            "TestRestartKeepsWhatIsHot",
-	"an aggregator joins, leaves or dies (Kafka)":       "TestAggregatorsShareATopic",
-	"Graphite is gone, slow or wrong":                   "TestNoFailureIsDeafening/graphite",
-	"Kafka or StatsD is gone, frozen, slow, or its DNS hangs": "TestNoFailureIsDeafening/kafka " +
-		"TestNoFailureIsDeafening/statsd TestDeadKafkaDisarmsNobody",
-	"more keys than counters":       "TestNoFailureIsDeafening/more_keys_than_counters",
-	"a hostile query":               "TestServeHostileInput",
-	"a bad configuration at reload": "TestReload",
+	"`local`, `open`, `closed`":                         "TestFailures_LogWithinBounds/redis_answers_wrongly",
+	"the master behind Sentinels is gone or replaced":   "TestFailures_LogWithinBounds/sentinels",
+	"too few Sentinels answer":                          "TestFailures_LogWithinBounds/few_sentinels",
+	"a firewall drops the connections to Redis":         "TestFailures_LogWithinBounds/redis_stalls",
+	"Redis lost its hot sets":                           "TestHotSet_ReturnsAfterRedisLostIt",
+	"a limiter starts while Redis is away":              "TestOverrides_HoldWhenLimiterStartsWithoutRedis",
+	"Redis lost overrides, or returned with older ones": "TestOverrides_AfterRedisLostItsData",
+	"the rule store is away or lost its rules":          "TestRules_FromRedis TestRules_FromEtcd",
+	"rules in the store that cannot run":                "TestRules_FromRedis",
+	"messages from Redis are lost":                      "TestFailures_LogWithinBounds/redis_loses_messages",
+	"the aggregator is gone":                            "TestStandby_TakesOverPublishing",
+	"an aggregator was frozen and wakes up":             "TestFrozenAggregator_LeavesLimitsInForce",
+	"an aggregator restarts":                            "TestAggregator_RestartLeavesKeysHot",
+	"an aggregator joins, leaves or dies (Kafka)":       "TestAggregators_ShareATopic",
+	"Graphite is gone, slow or wrong":                   "TestFailures_LogWithinBounds/graphite",
+	"Kafka or StatsD is gone, frozen, slow, or its DNS hangs": "TestFailures_LogWithinBounds/kafka " +
+		"TestFailures_LogWithinBounds/statsd TestDeadKafka_LeavesLimitsInForce",
+	"more keys than counters":       "TestFailures_LogWithinBounds/more_keys_than_counters",
+	"a hostile query":               "TestServe_SurvivesHostileInput",
+	"a bad configuration at reload": "TestReload_AppliesOnlyValidRules",
 }
 
 // The other failures that programs meet are in the table of tests only.
@@ -60,8 +60,8 @@ var deafening = map[string]func(*testing.T){
 	"statsd": statsdIsAway, "more_keys_than_counters": tooManyKeys,
 }
 
-// TestFailuresOfTheRunbook compares the list with the runbook and with the tests there are.
-func TestFailuresOfTheRunbook(t *testing.T) {
+// TestRunbookFailures_HaveTests compares the list with the runbook and with the tests there are.
+func TestRunbookFailures_HaveTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/runbook.md")
 	if err != nil {
@@ -100,7 +100,7 @@ func TestFailuresOfTheRunbook(t *testing.T) {
 	}
 }
 
-func TestNoFailureIsDeafening(t *testing.T) {
+func TestFailures_LogWithinBounds(t *testing.T) {
 	t.Parallel()
 	for _, all := range []map[string]func(*testing.T){deafening, furtherFailures} {
 		for name, fail := range all {

@@ -71,7 +71,7 @@ func (r *readers) play(d time.Duration) {
 // One client at five times the limit takes next to nothing from 50 that ask for little, over two limiters and a real
 // Redis; a plain bucket leaves them only the rest. The test runs beside no other one, because a busy machine sends
 // bursts in place of a stream.
-func TestFairAcrossLimiters(t *testing.T) {
+func TestFairLimit_SharesAcrossLimiters(t *testing.T) {
 	redis := redistest.Start(t)
 	for name, fair := range map[string]bool{"fair": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // The commands with which docs/gateways.md begins find a hot key and limit it, for one client as curl is one. The
 // gateway itself is tested in test/gateways.
-func TestCommandsOfTheGatewaysPage(t *testing.T) {
+func TestGatewaysPage_CommandsLimitHotKey(t *testing.T) {
 	page, err := os.ReadFile("../../docs/gateways.md")
 	if err != nil {
 		t.Fatal(err)

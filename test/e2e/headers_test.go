@@ -55,7 +55,7 @@ func awaitPing(conn net.Conn) {
 
 // The process takes no more memory than its listener states, and 64 MiB for the rest, for any headers that one client
 // sends at once, and however long it leaves answers unread.
-func TestHeadersStayWithinTheStatedBound(t *testing.T) {
+func TestListener_BoundsMemoryOfHeaders(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

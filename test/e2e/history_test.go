@@ -18,7 +18,7 @@ import (
 
 // Hot keys and the changes of operators are in the history after a restart, also if the program finds files that were
 // cut in half. A program that cannot write reports it, and continues to find and to limit.
-func TestHistoryOutlivesTheProgram(t *testing.T) {
+func TestHistory_OutlivesTheProgram(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)

@@ -18,7 +18,7 @@ import (
 
 // Ten thousand clients that keep their connections open cost bounded memory and slow no other: a
 // further one is answered at once, and takes the place of the longest idle one.
-func TestTenThousandIdleConnections(t *testing.T) {
+func TestListener_HoldsTenThousandIdleConnections(t *testing.T) {
 	const clients, most = 10_000, 40 << 10 // bytes for each
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Cur < clients+1000 {

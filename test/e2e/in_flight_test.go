@@ -16,7 +16,7 @@ import (
 
 // Of fifty slow requests of one client over two limiters, never more than ten are in flight, also beyond the lease, and
 // the slots of a killed limiter are free within the lease.
-func TestInFlightSurvivesAKilledLimiter(t *testing.T) {
+func TestInFlight_SurvivesKilledLimiter(t *testing.T) {
 	t.Parallel()
 	var running, most atomic.Int64
 	end := make(chan bool)

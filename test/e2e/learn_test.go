@@ -49,7 +49,7 @@ func wave(t *testing.T, addr, viral string) {
 }
 
 // Serve observes five topics that go viral and writes a file; started with this file, it finds the next viral topics.
-func TestServeLearnsWhatWasPlanted(t *testing.T) {
+func TestServe_LearnsViralTopics(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(upstream.Close)
@@ -104,7 +104,7 @@ func TestServeLearnsWhatWasPlanted(t *testing.T) {
 }
 
 // Serve reports at the start why it cannot learn. Started a second time, it learns nothing but serves.
-func TestServeCannotLearn(t *testing.T) {
+func TestServe_ReportsWhyItCannotLearn(t *testing.T) {
 	t.Parallel()
 	addr, admin, state := freeport.Addr(t), freeport.Addr(t), t.TempDir()
 	args := func(more ...string) []string {

@@ -17,7 +17,7 @@ import (
 
 // Verdicts are for callers that show the token. Others get 503, which gateways do not take for a verdict, and the log,
 // a gauge and the page report it.
-func TestDecisionsAskForTheToken(t *testing.T) {
+func TestDecisions_RequireTheToken(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	decide, admin := freeport.Addr(t), freeport.Addr(t)
@@ -58,7 +58,7 @@ func TestDecisionsAskForTheToken(t *testing.T) {
 }
 
 // After SIGTERM a program is not ready, and accepts requests for the delay of the stop.
-func TestStopIsDelayed(t *testing.T) {
+func TestStop_IsDelayedAfterSIGTERM(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
@@ -92,7 +92,7 @@ func TestStopIsDelayed(t *testing.T) {
 
 // The client of a mirrored request cannot choose by a header which key is counted, unless a setting states that the
 // gateway sets that header.
-func TestMirrorBelievesNoHeaderByItself(t *testing.T) {
+func TestMirror_IgnoresHeadersByDefault(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		flags []string
@@ -124,7 +124,7 @@ func TestMirrorBelievesNoHeaderByItself(t *testing.T) {
 
 // A limiter that denies while Redis is away is not ready then, so that requests go to a limiter that reaches Redis. A
 // limiter that decides by its own limits meanwhile stays ready.
-func TestReadinessWithoutRedis(t *testing.T) {
+func TestReadiness_FollowsFailurePolicy(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]int{"closed": http.StatusServiceUnavailable, "local": http.StatusOK} {
 		t.Run(policy, func(t *testing.T) {

@@ -38,7 +38,7 @@ func promtool(t *testing.T, stdin string, args ...string) {
 	}
 }
 
-func TestShippedAlertsFire(t *testing.T) {
+func TestShippedAlerts_PassTheirTests(t *testing.T) {
 	t.Parallel()
 	promtool(t, "", "check", "rules", filepath.Join(prometheusFiles, "alerts.yml"))
 	promtool(t, "", "test", "rules", filepath.Join(prometheusFiles, "alerts_test.yml"))
@@ -85,7 +85,7 @@ func queries(t *testing.T) (out []string) {
 	return out
 }
 
-func TestDashboardQueriesAreValid(t *testing.T) {
+func TestDashboard_QueriesAreValid(t *testing.T) {
 	t.Parallel()
 	var rules strings.Builder
 	rules.WriteString("groups:\n  - name: dashboard\n    rules:\n")
@@ -108,7 +108,7 @@ rules:
 `
 
 // The metrics that alerts and dashboard query exist in the programs as they run, and have names that promtool accepts.
-func TestShippedQueriesFindMetrics(t *testing.T) {
+func TestShippedQueries_FindMetrics(t *testing.T) {
 	t.Parallel()
 	programs, page := startMeasured(t)
 	scrapes := func() string {

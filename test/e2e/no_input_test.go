@@ -63,7 +63,7 @@ func allowed(t *testing.T, decide string, id int) bool {
 
 // While an aggregator is frozen, the hot key stays limited for much longer than its publisher vouched for it, also in a
 // limiter that starts meanwhile, and every program reports it. After the aggregator wakes everything is as before.
-func TestFrozenAggregatorKeepsLimits(t *testing.T) {
+func TestFrozenAggregator_LeavesLimitsInForce(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", noInputRules)
@@ -139,7 +139,7 @@ func TestFrozenAggregatorKeepsLimits(t *testing.T) {
 
 // An aggregator whose senders are frozen or stopped reports it and cools nothing, and continues when they are back. A
 // sender that has nothing to count is not missing.
-func TestSilentSendersKeepLimits(t *testing.T) {
+func TestSilentSenders_LeaveLimitsInForce(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", noInputRules)
@@ -195,7 +195,7 @@ func TestSilentSendersKeepLimits(t *testing.T) {
 
 // When Kafka dies, all counts are missing. An aggregator that is killed and started again meanwhile keeps the keys that
 // it finds in Redis.
-func TestDeadKafkaDisarmsNobody(t *testing.T) {
+func TestDeadKafka_LeavesLimitsInForce(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", noInputRules)

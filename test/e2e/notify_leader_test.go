@@ -19,7 +19,7 @@ import (
 // Of two aggregators one notifies, and when it is killed the other one does: nothing is sent twice, and no event is
 // lost that happens after the other one has taken over. It also notifies that Redis is away, and back. A key that was
 // hot by the killed aggregator stays hot for redis.hot_ttl_no_input.
-func TestAnotherAggregatorTells(t *testing.T) {
+func TestNotify_MovesToOtherAggregator(t *testing.T) {
 	t.Parallel()
 	redis, hook := redistest.Start(t), newTold(t)
 	config := write(t, "hotparam.yaml", pipelineRules+fmt.Sprintf(
@@ -98,7 +98,7 @@ func (w *told) all() []string {
 
 // An upstream is slow by itself: its limit falls to the minimum, and both the fall and the rise are notified. The
 // messages of hotparam notify test are signed like all others.
-func TestAdaptiveFloorIsTold(t *testing.T) {
+func TestNotify_ReportsAdaptiveFloor(t *testing.T) {
 	t.Parallel()
 	var slow atomic.Int64
 	slow.Store(int64(150 * time.Millisecond))

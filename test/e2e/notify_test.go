@@ -109,7 +109,7 @@ func (w *told) index(event string) int {
 
 // A webhook receives that a topic goes viral and cools again and that another one is blocked, although the webhook
 // fails at first.
-func TestWebhookHearsHotAndCold(t *testing.T) {
+func TestWebhook_ReceivesHotAndCold(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(upstream.Close)

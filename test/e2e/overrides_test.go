@@ -110,7 +110,7 @@ func (b *blocks) stays(when string, want ...string) {
 
 // Redis loses its data under running programs: overrides that limiters enforce are listed and can be deleted, and
 // deleted ones do not come back.
-func TestOverridesAfterRedisLostItsData(t *testing.T) {
+func TestOverrides_AfterRedisLostItsData(t *testing.T) {
 	t.Parallel()
 	b := startBlocks(t)
 	b.put("a")
@@ -140,7 +140,7 @@ func TestOverridesAfterRedisLostItsData(t *testing.T) {
 }
 
 // Redis comes back with an older state.
-func TestOverridesAfterABackup(t *testing.T) {
+func TestOverrides_AfterOlderRedisState(t *testing.T) {
 	t.Parallel()
 	b := startBlocks(t)
 	b.put("a")
@@ -160,7 +160,7 @@ func TestOverridesAfterABackup(t *testing.T) {
 }
 
 // A limiter that starts again while Redis is away still blocks the keys that operators blocked.
-func TestOverridesHoldWhenALimiterStartsWithoutRedis(t *testing.T) {
+func TestOverrides_HoldWhenLimiterStartsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	b := &blocks{t: t, redis: redistest.Start(t), decide: freeport.Addr(t)}
 	b.admin = [2]string{freeport.Addr(t), freeport.Addr(t)}

@@ -164,7 +164,7 @@ func (s *site) hot() []string {
 	return keys
 }
 
-func TestViralTopicIsLimitedAndOthersPass(t *testing.T) {
+func TestPipeline_LimitsOnlyViralTopic(t *testing.T) {
 	for _, transport := range []string{"kafka", "statsd"} {
 		t.Run(transport, func(t *testing.T) {
 			s := startSite(t, transport)
@@ -184,7 +184,7 @@ func TestViralTopicIsLimitedAndOthersPass(t *testing.T) {
 }
 
 // Two instances of a Go service with the middleware, which count by StatsD.
-func TestViralTopicInAGoService(t *testing.T) {
+func TestGoService_LimitsViralTopic(t *testing.T) {
 	s := &site{t: t, redis: redistest.Start(t), dashboard: freeport.Addr(t)}
 	statsd := freeport.Addr(t)
 	config, err := filepath.Abs("../../examples/distributed/rules.yaml")

@@ -14,7 +14,7 @@ import (
 // Two aggregators share a topic: one joins, leaves and dies while a key is hot.
 // The key is never unknown for longer than the group needs to notice, and never
 // counted by both.
-func TestAggregatorsShareATopic(t *testing.T) {
+func TestAggregators_ShareATopic(t *testing.T) {
 	t.Parallel()
 	const session = 6 * time.Second
 	redis := redistest.Start(t)
@@ -88,7 +88,7 @@ func TestAggregatorsShareATopic(t *testing.T) {
 
 // The keys of an aggregator that has died end when another one has read its partitions for a window and finds them
 // cold, long before the time for which keys of a silent publisher are kept.
-func TestKeysOfADeadAggregatorEnd(t *testing.T) {
+func TestDeadAggregator_KeysEnd(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", pipelineRules)

@@ -135,7 +135,7 @@ func recordKafka(t *testing.T, broker string) *record {
 
 // A redacted value is in no store, on no wire, in no log, metric, answer or page, and counts, limits and overrides work
 // for it as for any other value.
-func TestRedactedValuesAreNowhere(t *testing.T) {
+func TestRedactedValues_AppearNowhere(t *testing.T) {
 	t.Parallel()
 	set, err := rules.ParseWith("rules.yaml", []byte(redactRules), rules.Options{
 		Secret: []byte("s3cret-of-the-test"), Sections: rules.ProgramSections})

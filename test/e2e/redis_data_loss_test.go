@@ -16,7 +16,7 @@ import (
 
 // A Redis that was emptied, or started again without data, has the hot set again within a second; limiters keep their
 // hot set meanwhile and report its age.
-func TestRedisLosesEverything(t *testing.T) {
+func TestHotSet_ReturnsAfterRedisLostIt(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	statsd, admin, sidecar := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)

@@ -14,7 +14,7 @@ import (
 
 // A program shows Envoy's schema to tools such as grpcurl, although it does not link the published package, as the unit
 // tests of the listener do.
-func TestLimiterSidecar_ShowsEnvoysSchema(t *testing.T) {
+func TestLimiterSidecar_ReflectsEnvoySchema(t *testing.T) {
 	t.Parallel()
 	envoy := freeport.Addr(t)
 	launch(t, "limiter-sidecar", "--redis.addr", freeport.Addr(t), "--config", write(t, "hotparam.yaml", pipelineRules),

@@ -30,10 +30,10 @@ const (
 	tooLate = 60 * time.Millisecond
 )
 
-// TestReplayEqualsLive asks two sidecars for keys from 97 to 103 % of their threshold, each key in equal parts of every
-// second. A replay of the same requests has the same hot keys. One of three rounds has to show it, because the
-// aggregator may read a datagram too late while other tests take the processor.
-func TestReplayEqualsLive(t *testing.T) {
+// TestReplay_FindsHotKeysOfSidecars asks two sidecars for keys from 97 to 103 % of their threshold, each key in equal
+// parts of every second. A replay of the same requests has the same hot keys. One of three rounds has to show it,
+// because the aggregator may read a datagram too late while other tests take the processor.
+func TestReplay_FindsHotKeysOfSidecars(t *testing.T) {
 	t.Parallel()
 	redis, config := redistest.Start(t), write(t, "hotparam.yaml", replayRules)
 	counts, admin := freeport.Addr(t), freeport.Addr(t)

@@ -31,7 +31,7 @@ overrides:
 
 // A reset forgets the use of a key or a client, and a purge removes responses, in both limiters within a second of a
 // call of one of them, of the aggregator, or of the CLI.
-func TestCommandsReachEveryLimiter(t *testing.T) {
+func TestResetAndPurge_ReachEveryLimiter(t *testing.T) {
 	t.Parallel()
 	var fetched atomic.Int64
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched.Add(1) }))

@@ -174,14 +174,14 @@ func followsTheStore(t *testing.T, f *fleet, away, back func()) {
 		func() bool { return f.denied(1) == "a c" && f.denied(2) == "a c" })
 }
 
-func TestRulesFromRedis(t *testing.T) {
+func TestRules_FromRedis(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
 	f := startFleet(t, "--rules", "redis:", "--redis.addr", r.Addr())
 	followsTheStore(t, f, r.Kill, r.Relaunch)
 }
 
-func TestRulesFromEtcd(t *testing.T) {
+func TestRules_FromEtcd(t *testing.T) {
 	t.Parallel()
 	etcd, r := etcdtest.Start(t), redistest.Start(t)
 	f := startFleet(t, "--rules", "etcd:/hotparam/rules", "--etcd.addr", etcd.Addr(), "--redis.addr", r.Addr())
@@ -190,7 +190,7 @@ func TestRulesFromEtcd(t *testing.T) {
 
 // A single process follows a store too: it applies rules at once, has them after a restart, and is not ready while it
 // cannot run the rules that the other programs run.
-func TestServeFollowsRulesFromRedis(t *testing.T) {
+func TestServe_FollowsRulesFromRedis(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -244,7 +244,7 @@ func TestServeFollowsRulesFromRedis(t *testing.T) {
 }
 
 // A collector that reads requests reports the parameter that no request has, and the parameters that they have instead.
-func TestCollector_ReportsAParameterThatNoRequestHas(t *testing.T) {
+func TestCollector_ReportsMissingParameter(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
 	begin := time.Now().Add(-time.Minute)

@@ -16,7 +16,7 @@ const secret = "pw-s3cret-do-not-show"
 
 // Every program is started at DEBUG with secrets wherever settings take one, from the
 // file and in URLs. None is in its output, its metrics or its admin API.
-func TestSecretsAreNotShown(t *testing.T) {
+func TestSecrets_AppearInNoOutput(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	// refused by a server without users: errors are logged too
@@ -65,7 +65,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 }
 
 // Errors about wrong settings name the setting and not the secret in it.
-func TestErrorsShowNoSecret(t *testing.T) {
+func TestSettingErrors_ShowNoSecret(t *testing.T) {
 	t.Parallel()
 	redis := "redis://user:" + secret + "@127.0.0.1:1"
 	for _, args := range [][]string{

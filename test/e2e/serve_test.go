@@ -13,7 +13,7 @@ import (
 )
 
 // The next request is decided by an override that an operator sets on the dashboard, also after a restart.
-func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
+func TestOverride_DecidesNextRequest(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
@@ -64,7 +64,7 @@ func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 }
 
 // A second process cannot take the same state directory.
-func TestStateDirectoryHasOneOwner(t *testing.T) {
+func TestStateDirectory_HasOneOwner(t *testing.T) {
 	t.Parallel()
 	dir, admin := t.TempDir(), freeport.Addr(t)
 	launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeport.Addr(t), "--admin.listen",
@@ -79,7 +79,7 @@ func TestStateDirectoryHasOneOwner(t *testing.T) {
 
 // Rules are read again when their file changes and at SIGHUP. Bad rules change nothing, and the rules that good ones
 // remove are reported.
-func TestReload(t *testing.T) {
+func TestReload_AppliesOnlyValidRules(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)

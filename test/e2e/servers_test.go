@@ -67,7 +67,7 @@ func (j *judge) snapshot() (keys map[hottype.Key]bool, total int64) {
 
 // Several servers share the keys, and each key has one of them. A server that cannot be reached loses its own share
 // only, and is reported.
-func TestServersShareTheKeys(t *testing.T) {
+func TestRedisServers_ShareKeys(t *testing.T) {
 	t.Parallel()
 	const gone = "statsd.invalid:8125"
 	a, b := startJudge(t), startJudge(t)

@@ -32,7 +32,7 @@ func listedShadow(t *testing.T, admin, id string) (o shadowed) {
 
 // Two limiters try one limit, each with its half: requests that it would deny are counted once for both, and no request
 // is denied. One step later the limit is enforced, with its own tokens.
-func TestShadowFirstOverTwoLimiters(t *testing.T) {
+func TestShadow_CountsOnceOverTwoLimiters(t *testing.T) {
 	t.Parallel()
 	redis, admin := redistest.Start(t), freeport.Addr(t)
 	config := write(t, "hotparam.yaml", pipelineRules)

@@ -44,7 +44,7 @@ type out struct {
 
 // With any fault of the other side, requests are served, waiting counts are bounded, and every request is accounted
 // for: it was sent or it was lost, and the number sent is the number that arrived.
-func TestSinkFaultsDoNotAffectRequests(t *testing.T) {
+func TestSinkFaults_DoNotAffectRequests(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func(*testing.T) out{
 		"statsd healthy":      func(t *testing.T) out { return statsdOut(t, datagrams(t, 0)) },

@@ -40,7 +40,7 @@ type standstillSite struct {
 
 // A process that was stopped makes no key hot and finds no loop because of the counts that waited for it, and hot keys
 // stay hot: by each transport, for each process.
-func TestStopsMakeNothingHot(t *testing.T) {
+func TestStandstill_MakesNothingHot(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*standstillSite){
 		"udp":       (*standstillSite).byUDP,

@@ -16,7 +16,7 @@ import (
 )
 
 // Counts that were received before SIGTERM are sent, however far away the next flush is.
-func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
+func TestStop_SendsReceivedCounts(t *testing.T) {
 	t.Parallel()
 	counts := make(chan []hottype.Count, 100)
 	server, err := statsd.NewListener(statsd.ListenerConfig{

@@ -13,7 +13,7 @@ import (
 )
 
 // The access log that nginx sends by syslog is counted by a collector, which finds its format.
-func TestSyslogOfNginx(t *testing.T) {
+func TestCollector_CountsSyslogOfNginx(t *testing.T) {
 	t.Parallel()
 	nginx, err := exec.LookPath("nginx")
 	if err != nil && redistest.RequireAll() {

@@ -57,7 +57,7 @@ func unitSettings(t *testing.T, path string) map[string]string {
 
 // Each unit's command line starts with the example files, notifies systemd when its listeners are open, takes
 // ExecReload's signal, and ends with code 0.
-func TestSystemdUnitsStart(t *testing.T) {
+func TestSystemdUnits_StartReloadAndStop(t *testing.T) {
 	t.Parallel()
 	for _, path := range units(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".service"), func(t *testing.T) {
@@ -147,7 +147,7 @@ func expectState(t *testing.T, told *net.UnixConn, want string) {
 }
 
 // systemd-analyze finds no fault in the units, and rates their sandbox as good.
-func TestSystemdAcceptsTheUnits(t *testing.T) {
+func TestSystemdUnits_PassAnalyze(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		if redistest.RequireAll() {

@@ -174,7 +174,7 @@ func metric(t *testing.T, admin, name string) string {
 }
 
 // Of two aggregators of one name, to which a collector sends each count, one publishes and one stands by.
-func TestStandbyTakesOver(t *testing.T) {
+func TestStandby_TakesOverPublishing(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
@@ -247,7 +247,7 @@ func TestStandbyTakesOver(t *testing.T) {
 
 // A single aggregator that is killed and started again has empty windows, and keeps the hot keys that it finds in Redis
 // until its windows are full.
-func TestRestartKeepsWhatIsHot(t *testing.T) {
+func TestAggregator_RestartLeavesKeysHot(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", pipelineRules)

@@ -45,7 +45,7 @@ func tellTLS(t *testing.T) (url string, flags []string) {
 
 // The upstream sees the Host and the target that the client sent, for each protocol of the upstream, through both
 // programs with a proxy. "//x" is not redirected.
-func TestUpstreamSeesHostAndTarget(t *testing.T) {
+func TestUpstream_ReceivesHostAndTarget(t *testing.T) {
 	t.Parallel()
 	plain := httptest.NewServer(http.HandlerFunc(tell))
 	t.Cleanup(plain.Close)

@@ -22,7 +22,7 @@ import (
 
 // nginx answers a hot key from its cache: the application receives no more than the limit, readers get their page, and
 // responses for cold or blocked keys, or for a known user, are never stored nor served.
-func TestNginxServesHotKeys(t *testing.T) {
+func TestNginxCache_StoresOnlyHotKeys(t *testing.T) {
 	t.Parallel()
 	a := startApp(t)
 	l := startLimiter(t, kinds["nginx"].limiter...)

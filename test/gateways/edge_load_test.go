@@ -25,9 +25,9 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// TestNginxCompilesWhatEachRequestRuns checks that LuaJIT compiles decide with all that it calls, for allowed and for
+// TestNginx_CompilesDecide checks that LuaJIT compiles decide with all that it calls, for allowed and for
 // denied requests. Interpreted it would cost several times as much.
-func TestNginxCompilesWhatEachRequestRuns(t *testing.T) {
+func TestNginx_CompilesDecide(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
 	s := startEdge(t, decidingNginx, edgeRules, 1, true, "init_worker_by_lua_block {", `init_worker_by_lua_block {
@@ -83,9 +83,9 @@ func TestNginxCompilesWhatEachRequestRuns(t *testing.T) {
 	}
 }
 
-// TestLimitHoldsOverTwoGateways sends one hot key through two nginx with four workers each, which ask two sidecars: the
-// application receives no more requests than the shared limit allows.
-func TestLimitHoldsOverTwoGateways(t *testing.T) {
+// TestSharedLimit_HoldsOverTwoGateways sends one hot key through two nginx with four workers each, which ask two
+// sidecars: the application receives no more requests than the shared limit allows.
+func TestSharedLimit_HoldsOverTwoGateways(t *testing.T) {
 	t.Parallel()
 	const rate, burst = 50, 50
 	length := 8 * time.Second
@@ -201,10 +201,10 @@ func hammer(t *testing.T, n int, url func(i, k int) string, until time.Time) (se
 	return answered.Load()
 }
 
-// TestGatewaysInAFlood sends a flood of keys that never come again: memory of the worker is bounded, a blocked key
-// stays blocked, and every request is counted or known as lost, but for 15 denials that HAProxy repeats. FLOOD is the
-// number of keys.
-func TestGatewaysInAFlood(t *testing.T) {
+// TestGateways_BoundMemoryInFlood sends a flood of keys that never come again: memory of the worker is bounded, a
+// blocked key stays blocked, and every request is counted or known as lost, but for 15 denials that HAProxy repeats.
+// FLOOD is the number of keys.
+func TestGateways_BoundMemoryInFlood(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, gatewaysInAFlood)
 }
@@ -275,8 +275,8 @@ func memory(t *testing.T, pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// TestNginxWorkerDies checks that the successor of a killed worker decides as the killed one did.
-func TestNginxWorkerDies(t *testing.T) {
+// TestNginx_ReplacesDeadWorker checks that the successor of a killed worker decides as the killed one did.
+func TestNginx_ReplacesDeadWorker(t *testing.T) {
 	t.Parallel()
 	s := startEdge(t, decidingNginx, edgeRules, 1, true)
 	old := s.processes()[0]
@@ -299,8 +299,8 @@ func TestNginxWorkerDies(t *testing.T) {
 	s.await("deciding")
 }
 
-// TestErrorsOfTheScriptAsk checks that the limiter is asked about a request for which the script fails.
-func TestErrorsOfTheScriptAsk(t *testing.T) {
+// TestNginx_AsksWhenScriptFails checks that the limiter is asked about a request for which the script fails.
+func TestNginx_AsksWhenScriptFails(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
 	text, err := os.ReadFile(filepath.Join(deployDir(), "nginx/hotparam.lua"))
@@ -323,9 +323,9 @@ func TestErrorsOfTheScriptAsk(t *testing.T) {
 	})
 }
 
-// TestGatewaysKnowLoops checks that a key which one client asks for is not hot by a rule with min_clients, and becomes
+// TestGateways_KnowLoops checks that a key which one client asks for is not hot by a rule with min_clients, and becomes
 // hot when others ask for it too, on a socket for IPv4 and IPv6.
-func TestGatewaysKnowLoops(t *testing.T) {
+func TestGateways_KnowLoops(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, gatewaysKnowLoops)
 }
@@ -349,9 +349,9 @@ func gatewaysKnowLoops(t *testing.T, d deciding) {
 	}
 }
 
-// TestNginxAnswersHotKeysFromItsCache checks that a hot key whose rule has a cache is answered from it, that only the
-// requests that its limit allows reach the application, and that this continues without the limiter.
-func TestNginxAnswersHotKeysFromItsCache(t *testing.T) {
+// TestNginxScript_AnswersHotKeysFromCache checks that a hot key whose rule has a cache is answered from it, that only
+// the requests that its limit allows reach the application, and that this continues without the limiter.
+func TestNginxScript_AnswersHotKeysFromCache(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(edgeRules, "rate: 50, window: 1s", "rate: 20, window: 1s", 1)
 	text = strings.Replace(text, "limit: {rate: 20, burst: 20}", "limit: {rate: 5, burst: 5}\n    cache: {}", 1)

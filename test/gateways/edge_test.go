@@ -311,9 +311,9 @@ func (s *edgeSite) request(target string) (status int) {
 	return res.StatusCode
 }
 
-// TestGatewaysAskOnlyAboutWhatIsHot checks the way of a key from cold to limited, and the responses that clients get
+// TestGateways_AskOnlyAboutHotKeys checks the way of a key from cold to limited, and the responses that clients get
 // meanwhile.
-func TestGatewaysAskOnlyAboutWhatIsHot(t *testing.T) {
+func TestGateways_AskOnlyAboutHotKeys(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, gatewaysAskOnlyAboutWhatIsHot)
 }
@@ -410,9 +410,9 @@ func gatewaysAskOnlyAboutWhatIsHot(t *testing.T, d deciding) {
 	}
 }
 
-// TestGatewaysWithoutTheirLimiter checks the decisions while the limiter is frozen, killed and started again, and when
-// its rules change.
-func TestGatewaysWithoutTheirLimiter(t *testing.T) {
+// TestGateways_DecideWithoutLimiter checks the decisions while the limiter is frozen, killed and started again, and
+// when its rules change.
+func TestGateways_DecideWithoutLimiter(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, gatewaysWithoutTheirLimiter)
 }
@@ -471,9 +471,9 @@ func gatewaysWithoutTheirLimiter(t *testing.T, d deciding) {
 	s.await("deciding")
 }
 
-// TestReloadsLoseFewCounts reloads a gateway under load and compares the counts with the requests that reached the
-// application.
-func TestReloadsLoseFewCounts(t *testing.T) {
+// TestGateways_ReloadLosesFewCounts reloads a gateway under load and compares the counts with the requests that reached
+// the application.
+func TestGateways_ReloadLosesFewCounts(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, reloadsLoseFewCounts)
 }
@@ -501,10 +501,10 @@ func reloadsLoseFewCounts(t *testing.T, d deciding) {
 	program.Await(t, time.Minute, "the old processes to end", func() bool { return len(s.processes()) == running })
 }
 
-// TestAHangingLimiterDelaysFewRequests freezes the limiter while each connection of one client asks about each request:
+// TestHangingLimiter_DelaysFewRequests freezes the limiter while each connection of one client asks about each request:
 // connections wait for a time-out or three until the feed has not answered either, and after that one at a time, to see
 // whether the limiter is back.
-func TestAHangingLimiterDelaysFewRequests(t *testing.T) {
+func TestHangingLimiter_DelaysFewRequests(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, aHangingLimiterDelaysFewRequests)
 }

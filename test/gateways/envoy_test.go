@@ -35,7 +35,7 @@ func envoyProgram(t *testing.T) string {
 
 // A blocked key is denied with any fields that a client sends and Envoy passes on. With settings above its defaults
 // Envoy accepts and describes far more fields and bytes than by default.
-func TestEnvoyDescribesLongRequests(t *testing.T) {
+func TestEnvoy_DescribesLongRequests(t *testing.T) {
 	t.Parallel()
 	k := kinds["Envoy, external authorization"]
 	a, l := startApp(t), startLimiter(t, k.limiter...)
@@ -82,7 +82,7 @@ var descriptorsOfTheTopic = []string{
 }
 
 // A route of a single path misses the spellings that the file names, so Envoy does not ask about them.
-func TestEnvoyRateLimit_MissesSpellingsOfASinglePath(t *testing.T) {
+func TestEnvoyRateLimit_MissesSpellingsOfSinglePath(t *testing.T) {
 	t.Parallel()
 	k := kinds["Envoy, rate limit service"]
 	file, err := os.ReadFile("../../deploy/envoy/ratelimit.yaml")
@@ -106,7 +106,7 @@ func TestEnvoyRateLimit_MissesSpellingsOfASinglePath(t *testing.T) {
 }
 
 // A site that has the files of envoyproxy/ratelimit keeps them; they are read again on request.
-func TestEnvoyRateLimitFiles(t *testing.T) {
+func TestEnvoyRateLimit_FilesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	limits := filepath.Join(t.TempDir(), "limits.yaml")
 	write := func(n int) {

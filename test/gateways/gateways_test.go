@@ -31,7 +31,7 @@ type kind struct {
 	// more may not fit.
 	bounds []int
 	bound  int
-	// decides is true if the gateway denies blocked keys without its limiter (TestGatewaysWithoutTheirLimiter).
+	// decides is true if the gateway denies blocked keys without its limiter (TestGateways_DecideWithoutLimiter).
 	decides bool
 	// pathOnly is true if the gateway sends no host.
 	pathOnly bool
@@ -154,7 +154,7 @@ func withPlugins() map[string]kind {
 
 // Every gateway limits only hot keys, knows clients, on a socket for IPv4 and IPv6 too, trusts no field in which a
 // client describes itself, and keeps the promise of its file while the limiter does not answer.
-func TestGateways(t *testing.T) {
+func TestGateways_LimitOnlyHotKeys(t *testing.T) {
 	t.Parallel()
 	for name, k := range withPlugins() {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 // A request that does not fit into a frame to the agent is refused. A request that passes without a verdict is a line
 // of HAProxy's log with the reason, 1 for no answer in time, and the number of such requests.
-func TestHAProxyShowsWhatIsNotJudged(t *testing.T) {
+func TestHAProxy_LogsUnjudgedRequests(t *testing.T) {
 	t.Parallel()
 	k := kinds["HAProxy with SPOE"]
 	a, l := startApp(t), startLimiter(t, k.limiter...)

@@ -25,7 +25,7 @@ import (
 // A gateway treats any request that the limiter allows as it does without a limiter, and refuses any request that the
 // limiter denies: no request passes without a verdict, no request is refused that the limiter allows, and no answer is
 // 500 because of the check. The gateway whose file does not ask is the oracle.
-func TestEveryRequestIsJudged(t *testing.T) {
+func TestGateways_JudgeEveryRequest(t *testing.T) {
 	t.Parallel()
 	all := withPlugins()
 	maps.Copy(all, map[string]kind{

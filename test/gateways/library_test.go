@@ -175,7 +175,7 @@ func TestLibrary_AsksWhileMostQuestionsAreAnswered(t *testing.T) {
 
 // The limiter counts as unreachable when three clients lose most questions of a second, and when one client loses its
 // answer and the feed does not answer either. The first question after that is asked alone.
-func TestLibrary_StopsAskingALimiterThatIsGone(t *testing.T) {
+func TestLibrary_StopsAskingAbsentLimiter(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, "")
 	defer l.Close()
@@ -195,7 +195,7 @@ func TestLibrary_StopsAskingALimiterThatIsGone(t *testing.T) {
 
 // An answer that began and cannot be read denies its request, is counted and logged, and stops no question. An answer
 // that can be read and is not a verdict allows it.
-func TestLibrary_DeniesWhatIsAnsweredUnreadably(t *testing.T) {
+func TestLibrary_DeniesOnUnreadableAnswer(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, "")
 	defer l.Close()

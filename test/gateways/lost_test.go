@@ -108,9 +108,9 @@ func (s *edgeSite) counted(name string) int {
 	return n
 }
 
-// TestUnreadableAnswersDeny checks that a request is denied if its answer cannot be read, and that a blocked client and
-// a hot key stay limited beside it.
-func TestUnreadableAnswersDeny(t *testing.T) {
+// TestUnreadableAnswer_DeniesItsRequest checks that a request is denied if its answer cannot be read, and that a
+// blocked client and a hot key stay limited beside it.
+func TestUnreadableAnswer_DeniesItsRequest(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, func(t *testing.T, d deciding) {
 		const rounds = 20
@@ -136,9 +136,9 @@ func TestUnreadableAnswersDeny(t *testing.T) {
 	})
 }
 
-// TestUnreadableAnswersDenyWhereEachRequestAsks checks the same for gateways that ask about each request, and that an
+// TestUnreadableAnswer_DeniesIfEachRequestAsks checks the same for gateways that ask about each request, and that an
 // answer without a single byte still lets its request pass.
-func TestUnreadableAnswersDenyWhereEachRequestAsks(t *testing.T) {
+func TestUnreadableAnswer_DeniesIfEachRequestAsks(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"nginx", "ingress-nginx", "HAProxy with SPOE"} {
 		t.Run(name, func(t *testing.T) {
@@ -158,9 +158,9 @@ func TestUnreadableAnswersDenyWhereEachRequestAsks(t *testing.T) {
 	}
 }
 
-// TestLostAnswersOfOneClient checks that a client whose answers are lost lets no other client pass, and that the
-// limiter counts as unreachable when most answers of several clients are lost.
-func TestLostAnswersOfOneClient(t *testing.T) {
+// TestLostAnswers_OfOneClientLetNoOtherPass checks that a client whose answers are lost lets no other client pass, and
+// that the limiter counts as unreachable when most answers of several clients are lost.
+func TestLostAnswers_OfOneClientLetNoOtherPass(t *testing.T) {
 	t.Parallel()
 	eachDeciding(t, func(t *testing.T, d deciding) {
 		const rounds = 10

@@ -52,9 +52,9 @@ var prefixConfs = map[string]struct {
 	}},
 }
 
-// TestPageBelowAPrefix checks that below a prefix, whichever way a gateway or a router writes the path that it passes
-// on, each key and each client is looked up and acted on as it was named.
-func TestPageBelowAPrefix(t *testing.T) {
+// TestPage_WorksBelowPrefix checks that below a prefix, whichever way a gateway or a router writes the path that it
+// passes on, each key and each client is looked up and acted on as it was named.
+func TestPage_WorksBelowPrefix(t *testing.T) {
 	t.Parallel()
 	page := keyPage(t)
 	for name, conf := range prefixConfs {

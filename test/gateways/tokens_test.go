@@ -13,7 +13,7 @@ import (
 // A gateway whose token the sidecar does not have gets no verdict, and treats every request by the policy for no answer
 // that its file states, also after more wrong tokens than a guesser may send. The sidecar counts the gateway as
 // refused.
-func TestGatewaysWithAnotherToken(t *testing.T) {
+func TestGateways_WithWrongTokenGetNoVerdict(t *testing.T) {
 	t.Parallel()
 	const other = "0123456789abcdef-of-the-sidecar"
 	for name, c := range map[string]struct {

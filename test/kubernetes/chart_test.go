@@ -58,7 +58,7 @@ func renderings(t *testing.T, check func(t *testing.T, m manifests)) {
 }
 
 // The files in deploy/kubernetes are renderings of the chart, for users without Helm.
-func TestPlainManifestsAreTheChart(t *testing.T) {
+func TestPlainManifests_EqualChart(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"central", "sidecar"} {
 		path := deploy + "kubernetes/" + form + ".yaml"
@@ -82,7 +82,7 @@ func TestPlainManifestsAreTheChart(t *testing.T) {
 }
 
 // No pod of ours has a right that it does not need.
-func TestSecurity(t *testing.T) {
+func TestChart_GrantsNoNeedlessRight(t *testing.T) {
 	t.Parallel()
 	renderings(t, func(t *testing.T, m manifests) {
 		for _, w := range m.workloads {
@@ -114,7 +114,7 @@ func TestSecurity(t *testing.T) {
 }
 
 // Every reference from one object to another is right.
-func TestReferences(t *testing.T) {
+func TestChart_ReferencesAreValid(t *testing.T) {
 	t.Parallel()
 	renderings(t, func(t *testing.T, m manifests) {
 		for _, w := range m.workloads {
@@ -180,7 +180,7 @@ func TestReferences(t *testing.T) {
 }
 
 // Values that cannot work are refused when the chart is rendered, with the field.
-func TestWrongValues(t *testing.T) {
+func TestChart_RejectsWrongValues(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
 		`redis.addr=[]`:                                     "redis.addr",

@@ -152,7 +152,7 @@ func (i *instance) decides() (status int) {
 
 // Each program accepts the arguments of its manifest, answers the probes, with Redis and without, and ends within the
 // grace period. A limiter that is stopping still answers while endpoints are withdrawn.
-func TestPodsStart(t *testing.T) {
+func TestPods_StartAndStop(t *testing.T) {
 	t.Parallel()
 	soon := `stop={"delaySeconds":1,"timeoutSeconds":10}`
 	for name, m := range map[string]manifests{

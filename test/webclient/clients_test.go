@@ -44,7 +44,7 @@ console.log(v.allowed, v.reason);
 `
 )
 
-func TestExampleClients(t *testing.T) {
+func TestExampleClients_PrintVerdicts(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("../../examples/clients")
 	if err != nil {

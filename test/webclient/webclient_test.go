@@ -38,7 +38,7 @@ func need(t *testing.T, name string) string {
 	return path
 }
 
-func TestModuleUnderNode(t *testing.T) {
+func TestModule_PassesItsTestsUnderNode(t *testing.T) {
 	t.Parallel()
 	node := need(t, "node")
 	set, err := hotparam.ParseRules("rules.yaml", []byte(rules))
@@ -64,7 +64,7 @@ func TestModuleUnderNode(t *testing.T) {
 
 // A page behind "hotparam serve" loads the module from the proxy and asks three times for a topic that answers once a
 // second: no request of the page fails.
-func TestModuleInChromium(t *testing.T) {
+func TestModule_RepeatsRequestsInChromium(t *testing.T) {
 	t.Parallel()
 	chromium := need(t, "chromium")
 	const page = `<!DOCTYPE html><script type="module">

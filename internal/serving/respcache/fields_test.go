@@ -223,7 +223,7 @@ func TestStaleIfError_AnswersAtOnce(t *testing.T) {
 }
 
 // Two requests have different keys if the handler can distinguish them by the fields of the key.
-func TestKeys_HaveSeparators(t *testing.T) {
+func TestAppendTarget_SeparatesParts(t *testing.T) {
 	t.Parallel()
 	part := rapid.StringMatching(`[asx:,/\n]{0,4}`)
 	type seen struct {
