@@ -193,7 +193,7 @@ func newRules(options []RulesOption, read func(rules.Options) (*rules.Set, error
 		}
 	}
 	if n := len(o.Secret); n > 0 && n < rules.MinSecret {
-		return nil, fmt.Errorf("hotparam: rules: WithHashSecret has %d bytes, want at least %d", n, rules.MinSecret)
+		return nil, fmt.Errorf("hotparam: rules: WithHashSecret has %d bytes, it must have at least %d", n, rules.MinSecret)
 	}
 	set, err := read(o)
 	if err != nil {

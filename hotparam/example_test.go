@@ -105,7 +105,7 @@ func ExampleNewRules() {
 	fmt.Println(err)
 	// Output:
 	// default <nil>
-	// hotparam: rules: Set: Rules[0].Hot.Rate: "-1" is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s
+	// hotparam: rules: Set: Rules[0].Hot.Rate: "-1" is not a rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s
 }
 
 // A request that does not come by HTTP is judged by its description.

@@ -66,7 +66,7 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, fmt.Errorf("hotparam: Config.RetryJitter: %w", err)
 	}
 	if cfg.CacheMemory < 0 {
-		return nil, fmt.Errorf("hotparam: Config.CacheMemory %d: want 0 or more bytes", cfg.CacheMemory)
+		return nil, fmt.Errorf("hotparam: Config.CacheMemory %d must be 0 or more bytes", cfg.CacheMemory)
 	}
 	cfg.Log = logbound.Logger(cmp.Or(cfg.Log, slog.Default()))
 	for _, w := range set.Warnings {
@@ -132,7 +132,7 @@ func (p *Pipeline) checkRequest(ctx context.Context, r *Request) error {
 		return fmt.Errorf("hotparam: decide: %w", err)
 	}
 	if r.Cost < 0 {
-		return fmt.Errorf("hotparam: decide: cost %d: want 0 or more", r.Cost)
+		return fmt.Errorf("hotparam: decide: cost %d must be 0 or more", r.Cost)
 	}
 	return nil
 }

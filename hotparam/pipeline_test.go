@@ -188,7 +188,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		{hotparam.Config{Shared: shared.Config{Redis: rdb, StatsD: "no address"}}, `StatsD "no address"`},
 		{hotparam.Config{Shared: shared.Config{Redis: ring, Sink: noSink{}}}, "Ring"},
 		{hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: noSink{}}, Budget: -1}, "budget"},
-		{hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: noSink{}}, Instance: "one of two"}, "no spaces"},
+		{hotparam.Config{Shared: shared.Config{Redis: rdb, Sink: noSink{}}, Instance: "one of two"}, "without spaces"},
 		{hotparam.Config{Shared: shared.Config{Redis: (*redis.Client)(nil), Sink: noSink{}}}, "the client is nil"},
 	} {
 		t.Run(tt.want, func(t *testing.T) {

@@ -229,13 +229,13 @@ func TestErrorsOfGoValues(t *testing.T) {
 	per := func(n int64) rule.Rate { return rule.Rate{N: n, Per: time.Second} }
 	for want, change := range map[string]func(*rule.Set){
 		"Rules[0].Name: is missing": func(s *rule.Set) { s.Rules[0].Name = "" },
-		`Rules[0].Params[0]: "cookie.sid": there is no source "cookie"; one of path.NAME, header.NAME`: func(s *rule.Set) {
+		`Rules[0].Params[0]: "cookie.sid": there is no source "cookie"; it must be one of path.NAME, header.NAME`: func(s *rule.Set) {
 			s.Rules[0].Params = rule.Params("cookie.sid")
 		},
-		"Rules[0].Params: is missing":        func(s *rule.Set) { s.Rules[0].Params = nil },
-		"Rules[0].Hot: is missing":           func(s *rule.Set) { s.Rules[0].Hot = rule.Hot{} },
-		"Rules[0].Hot.MinRate: is missing":   func(s *rule.Set) { s.Rules[0].Hot.Share = 0.2 },
-		`Rules[0].Hot.Rate: "-1" is no rate`: func(s *rule.Set) { s.Rules[0].Hot.Rate = -1 },
+		"Rules[0].Params: is missing":           func(s *rule.Set) { s.Rules[0].Params = nil },
+		"Rules[0].Hot: is missing":              func(s *rule.Set) { s.Rules[0].Hot = rule.Hot{} },
+		"Rules[0].Hot.MinRate: is missing":      func(s *rule.Set) { s.Rules[0].Hot.Share = 0.2 },
+		`Rules[0].Hot.Rate: "-1" is not a rate`: func(s *rule.Set) { s.Rules[0].Hot.Rate = -1 },
 		"Rules[0].Hot.Window: 1.5s is not between": func(s *rule.Set) {
 			s.Rules[0].Hot.Window = 1500 * time.Millisecond
 		},
@@ -244,7 +244,7 @@ func TestErrorsOfGoValues(t *testing.T) {
 			s.Rules[0].Match.Methods = []string{"get"}
 		},
 		`Rules[0].Limit.Mode: "shade" is not one of`: func(s *rule.Set) { s.Rules[0].Limit.Mode = "shade" },
-		`Rules[0].Limit.Rate: "0/1s" is no rate`:     func(s *rule.Set) { s.Rules[0].Limit.Rate = per(0) },
+		`Rules[0].Limit.Rate: "0/1s" is not a rate`:  func(s *rule.Set) { s.Rules[0].Limit.Rate = per(0) },
 		"Rules[0].Limit.InitialTokens: -10 is not": func(s *rule.Set) {
 			n := int64(-10)
 			s.Rules[0].Limit.InitialTokens = &n
@@ -289,7 +289,7 @@ func TestErrorsOfGoValues(t *testing.T) {
 		"Upstreams[0].Target.Quantile: 0.2 is not between": func(s *rule.Set) {
 			s.Upstreams = []rule.Upstream{{Name: "a", Target: rule.Target{Quantile: 0.2}}}
 		},
-		`Rules[0].Limit.RefundStatus[0]: "0-99" is no status`: func(s *rule.Set) { s.Rules[0].Limit.RefundStatus = hottype.Statuses{{From: 0, To: 99}} },
+		`Rules[0].Limit.RefundStatus[0]: "0-99" is not a status`: func(s *rule.Set) { s.Rules[0].Limit.RefundStatus = hottype.Statuses{{From: 0, To: 99}} },
 		"Rules[0].Limit.Rate: in_flight has limit": func(s *rule.Set) {
 			s.Rules[0].Limit.Algorithm = "in_flight"
 		},
@@ -300,9 +300,9 @@ func TestErrorsOfGoValues(t *testing.T) {
 		"Rules[0].Limit.Lease: 1ms is not between": func(s *rule.Set) {
 			s.Rules[0].Limit = &rule.Limit{Algorithm: "in_flight", Lease: time.Millisecond}
 		},
-		"IP.InFlight.Limit: is missing":       func(s *rule.Set) { s.IP.InFlight = &rule.InFlight{Lease: time.Second} },
-		`Namespace: "A B" cannot be used`:     func(s *rule.Set) { s.Namespace = "A B" },
-		`ParseAs.Preset: "rail" is no preset`: func(s *rule.Set) { s.ParseAs.Preset = "rail" },
+		"IP.InFlight.Limit: is missing":          func(s *rule.Set) { s.IP.InFlight = &rule.InFlight{Lease: time.Second} },
+		`Namespace: "A B" cannot be used`:        func(s *rule.Set) { s.Namespace = "A B" },
+		`ParseAs.Preset: "rail" is not a preset`: func(s *rule.Set) { s.ParseAs.Preset = "rail" },
 		"hotparam: rules: Set: Rules[1].Name: \"topic\" is the name of the rule at Rules[0] too": func(s *rule.Set) {
 			s.Rules = append(s.Rules, topic)
 		},

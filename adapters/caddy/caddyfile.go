@@ -53,7 +53,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			}
 			h.Budget = caddy.Duration(budget)
 		default:
-			return d.Errf("hotparam: unknown option %q: want rules, redis, statsd, budget or client", name)
+			return d.Errf("hotparam: unknown option %q: it must be rules, redis, statsd, budget or client", name)
 		}
 	}
 	return nil

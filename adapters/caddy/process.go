@@ -52,7 +52,7 @@ func start(s settings, log *slog.Logger) (*process, error) {
 		opt, err := redis.ParseURL(s.redis)
 		if err != nil {
 			// The error's text is left out because it may hold the password.
-			return nil, errors.New("hotparam: redis: want redis://[user:password@]host:port, or rediss:// for TLS")
+			return nil, errors.New("hotparam: redis must be redis://[user:password@]host:port, or rediss:// for TLS")
 		}
 		p.redis = redis.NewClient(opt)
 		with.Redis = p.redis

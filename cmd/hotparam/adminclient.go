@@ -65,7 +65,7 @@ func (c *adminFlags) askAdmin(ctx context.Context, q question, v any) (a answer,
 	}
 	if v != nil {
 		if err := json.Unmarshal(a.body, v); err != nil {
-			return a, fmt.Errorf("%s: the answer is not that of an admin listener: %w", c.Admin, err)
+			return a, fmt.Errorf("%s: the response is not from an admin listener: %w", c.Admin, err)
 		}
 	}
 	return a, nil
@@ -113,7 +113,7 @@ func (c *adminFlags) silentError(err error) error {
 func (c *adminFlags) newRequest(ctx context.Context, q question) (*http.Request, error) {
 	u, err := url.Parse(c.Admin)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, config.Usage("--admin: want a URL such as http://127.0.0.1:9180")
+		return nil, config.Usage("--admin must be a URL such as http://127.0.0.1:9180")
 	}
 	u = u.JoinPath(q.path)
 	u.RawQuery = q.query.Encode()
@@ -165,14 +165,14 @@ var remedies = strings.NewReplacer(
 	"GET /v1/hot shows", "hotparam hot ls shows",
 	"GET /v1/audit lists", "hotparam audit lists",
 	"GET /v1/rules/history lists", "hotparam rules history lists",
-	"GET /v1/rules, look at what changed, and send it again with the new ETag in If-Match",
+	"GET /v1/rules, look at the changes, and send it again with the new ETag in If-Match",
 	"look at hotparam rules history and rules diff, and try again",
 	"GET /v1/notifications lists", "hotparam notify ls lists",
-	"see /openapi.json for what an override holds", "see hotparam override set --help",
+	"see /openapi.json for the fields of an override", "see hotparam override set --help",
 	"put it to /v1/overrides/{id} with an ID of its own", "set it with an --id of its own",
 	"put it to /v1/overrides/", "set it with --id ",
 	", or delete that one first", ", or hotparam override rm that one first",
-	"/readyz says which part is failing", "hotparam doctor says which part is failing",
+	"/readyz names the part that is failing", "hotparam doctor names the part that is failing",
 )
 
 // authorOf returns the author to record for a change: named, or the user who is logged in if named is "".

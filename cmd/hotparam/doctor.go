@@ -32,10 +32,10 @@ import (
 
 type doctorCmd struct {
 	config.Doctor
-	Admin string `placeholder:"URL" help:"Admin listener of a running limiter-sidecar or hotparam serve, to inspect its response cache, what memory it may take and whether it refuses gateways."`
+	Admin string `placeholder:"URL" help:"Admin listener of a running limiter-sidecar or hotparam serve, to inspect its response cache, its memory limit and whether it rejects gateways."`
 	adminAccess
 	outputFlags
-	Quiet   bool          `short:"q" help:"Leave out what is fine."`
+	Quiet   bool          `short:"q" help:"Print problems only."`
 	Timeout time.Duration `default:"15s" help:"Longest wait for one system."`
 }
 
@@ -231,7 +231,7 @@ func (c *doctorCmd) inspectProgram(ctx context.Context, set *rules.Set) []doctor
 		return doctor.Cache(in, set)
 	}
 	if !strings.Contains("\n"+string(page.body), "\nhotparam_") {
-		in.Err = in.Admin + " answers, and what it answers at /metrics is not that of hotparam; is --admin right?"
+		in.Err = in.Admin + " responds, but /metrics there is not from hotparam; is --admin right?"
 		return doctor.Cache(in, set)
 	}
 	in.Present, in.Silent = silentUpstreams(string(page.body))

@@ -164,7 +164,7 @@ func TestDoctor_JudgesMetricsOfRunningProgram(t *testing.T) {
 			"the listener check refused gateways within the last minute (addresses: 2)", "check.token_file"}},
 		{"gateways have their tokens", admin(cache, gateways(0)), "0123456789abcdef", 0, []string{
 			"no gateway was refused within the last minute"}},
-		{"another server", html, "", 1, []string{"is not that of hotparam; is --admin right?"}},
+		{"another server", html, "", 1, []string{"is not from hotparam; is --admin right?"}},
 		{"another token", admin(cache), "no", 1, []string{"401", "--token-file"}},
 		{"not named", "", "", 0, []string{"not known, for topic"}},
 	}

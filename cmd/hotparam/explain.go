@@ -178,7 +178,7 @@ func parseHeaders(lines []string) (http.Header, error) {
 	for _, line := range lines {
 		k, v, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(k) == "" {
-			return nil, config.Usage("-H %q: want 'Name: value'", line)
+			return nil, config.Usage("-H %q must be 'Name: value'", line)
 		}
 		h.Add(strings.TrimSpace(k), strings.TrimSpace(v))
 	}

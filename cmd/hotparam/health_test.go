@@ -108,9 +108,9 @@ func TestHealth_RejectsWrongArguments(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"127.0.0.1:9180"}, 2, "want a URL such as http://127.0.0.1:9180/readyz"},
-		{[]string{"ftp://127.0.0.1/"}, 2, "want a URL such as http://127.0.0.1:9180/readyz"},
-		{[]string{"--timeout=0s", "http://127.0.0.1:1/"}, 2, "--timeout 0s: want more than 0"},
+		{[]string{"127.0.0.1:9180"}, 2, "must be a URL such as http://127.0.0.1:9180/readyz"},
+		{[]string{"ftp://127.0.0.1/"}, 2, "must be a URL such as http://127.0.0.1:9180/readyz"},
+		{[]string{"--timeout=0s", "http://127.0.0.1:1/"}, 2, "--timeout 0s must be above 0"},
 		{[]string{"--ca=" + absent, "https://127.0.0.1:1/"}, 1, "absent.pem: no such file"},
 		{[]string{"--ca=" + "health_test.go", "https://127.0.0.1:1/"}, 1,
 			"--ca: " + "health_test.go" + " holds no certificate in PEM"},

@@ -24,10 +24,10 @@ import (
 )
 
 type hotCmd struct {
-	Ls    hotLsCmd    `cmd:"" help:"List what is hot, and the loops."`
+	Ls    hotLsCmd    `cmd:"" help:"List hot keys and loops."`
 	Get   hotGetCmd   `cmd:"" help:"Tell of one key whether it is hot, and which limits hold it and why."`
-	Watch hotWatchCmd `cmd:"" help:"Print what becomes hot or cold, loops and overrides, as it happens."`
-	Reset hotResetCmd `cmd:"" help:"Have all limiters forget what a key, or a client, has used of its limits."`
+	Watch hotWatchCmd `cmd:"" help:"Print each change of hot keys, loops and overrides as it happens."`
+	Reset hotResetCmd `cmd:"" help:"Reset the used part of the limits of a key or a client in all limiters."`
 }
 
 type hotLsCmd struct {
@@ -199,7 +199,7 @@ func (c *hotWatchCmd) printChange(k *kong.Kong, data string) error {
 		Rate                      float64
 	}
 	if err := json.Unmarshal([]byte(data), &v); err != nil {
-		return fmt.Errorf("%s: the stream is not that of an admin listener: %w", c.Admin, err)
+		return fmt.Errorf("%s: the stream is not from an admin listener: %w", c.Admin, err)
 	}
 	if !strings.Contains(v.Key, c.Find) {
 		return nil
@@ -231,7 +231,7 @@ func (c *hotResetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var err error
 	switch { // nothing is reset before the listener has named its target
 	case (c.Key == "") == (c.Client == ""):
-		return config.Usage("hot reset: want a key or --client")
+		return config.Usage("hot reset: name a key or --client")
 	case c.Client != "":
 		path, query = "/v1/client/reset", url.Values{"client": {c.Client}, "author": {authorOf("")}}
 		_, _, err = c.fetchClient(ctx, c.Client)

@@ -41,8 +41,8 @@ func TestHotReset_ResetsOnlyNamedTarget(t *testing.T) {
 		{[]string{"topic?id=1"}, "401 Unauthorized: no \uFFFD token", 1},
 		{[]string{"--token-file", token, "topic?id=changed"}, "was asked about topic, not topic?id=changed", 1},
 		{[]string{"--token-file", "/absent", "k"}, "/absent", 1},
-		{[]string{}, "want a key or --client", 2},
-		{[]string{"--client", "192.0.2.1", "k"}, "want a key or --client", 2},
+		{[]string{}, "name a key or --client", 2},
+		{[]string{"--client", "192.0.2.1", "k"}, "name a key or --client", 2},
 	} {
 		cmd := exec.Command(os.Args[0], append([]string{"hot", "reset", "--admin", srv.URL}, c.args...)...)
 		cmd.Env = append(os.Environ(), "HOTPARAM_TEST_MAIN=1")

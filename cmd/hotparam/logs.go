@@ -123,7 +123,7 @@ func parseSpeed(s string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(v > 0) || v > 1e9 {
-		return 0, config.Usage("--speed %q: want max or a number above 0", s)
+		return 0, config.Usage("--speed %q must be max or a number above 0", s)
 	}
 	return v, nil
 }

@@ -33,15 +33,15 @@ type commands struct {
 	Demo       demoCmd       `cmd:"" help:"Show the whole pipeline alive, without any server."`
 	Serve      serveCmd      `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
 	Learn      learnCmd      `cmd:"" help:"Read access logs and write a configuration that is right for this site, with the reason beside each number."`
-	Replay     replayCmd     `cmd:"" help:"Report what would have been hot and what would have been limited in access logs."`
-	Doctor     doctorCmd     `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to fix it."`
+	Replay     replayCmd     `cmd:"" help:"Report the keys that would have been hot, and the requests that would have been limited, in access logs."`
+	Doctor     doctorCmd     `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel for silent faults, and print how to fix them."`
 	Explain    explainCmd    `cmd:"" help:"Show how requests are seen: rule, key, metric, limits."`
 	Top        topCmd        `cmd:"" help:"Watch hot keys live in the terminal, and limit, block or exempt them from there."`
 	Hot        hotCmd        `cmd:"" help:"Work with hot keys of a running program."`
 	Gateway    gatewayCmd    `cmd:"" help:"Write files for gateways from the rules."`
 	Override   overrideCmd   `cmd:"" help:"Change the limits of a key, a client or a whole resource, at once and everywhere."`
-	Trace      traceCmd      `cmd:"" help:"Record what a client asks for and what limiters decide, and print it."`
-	Audit      auditCmd      `cmd:"" help:"List who changed what."`
+	Trace      traceCmd      `cmd:"" help:"Record the requests of a client and the verdicts of limiters, and print them."`
+	Audit      auditCmd      `cmd:"" help:"List the changes and their authors."`
 	History    historyCmd    `cmd:"" help:"Work with the history of a running program."`
 	Notify     notifyCmd     `cmd:"" help:"Test the webhooks of a running program, and list their state."`
 	Health     healthCmd     `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
@@ -205,7 +205,7 @@ func (c *sidecarCmd) Run(ctx context.Context, p *config.Parser) error {
 type healthCmd struct {
 	URL        string        `arg:"" help:"URL to ask, such as http://127.0.0.1:9180/readyz."`
 	Timeout    time.Duration `default:"3s" help:"Longest wait for the answer."`
-	UnixSocket string        `placeholder:"PATH" help:"Ask over this unix socket; the URL says which path."`
+	UnixSocket string        `placeholder:"PATH" help:"Ask over this unix socket; the URL selects the path."`
 	CA         string        `name:"ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
 	Insecure   bool          `help:"Trust any certificate."`
 }
@@ -217,10 +217,10 @@ const firstLineMax = 300
 func (c *healthCmd) Run(ctx context.Context) error {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return config.Usage("health: want a URL such as http://127.0.0.1:9180/readyz")
+		return config.Usage("health: the argument must be a URL such as http://127.0.0.1:9180/readyz")
 	}
 	if c.Timeout <= 0 {
-		return config.Usage("health: --timeout %v: want more than 0", c.Timeout)
+		return config.Usage("health: --timeout %v must be above 0", c.Timeout)
 	}
 	client, err := c.httpClient()
 	if err != nil {

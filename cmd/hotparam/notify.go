@@ -26,7 +26,7 @@ type notifyTestCmd struct {
 	adminFlags
 	outputFlags
 	Name   string `arg:"" optional:"" help:"Only this webhook."`
-	Author string `help:"Name to record; default: the user who is logged in."`
+	Author string `help:"Name to record; default: the login name."`
 }
 
 func (c *notifyTestCmd) Run(ctx context.Context, k *kong.Kong) error {

@@ -24,8 +24,8 @@ type overrideCmd struct {
 	Rm      overrideRmCmd      `cmd:"" help:"Remove overrides."`
 	Enforce overrideEnforceCmd `cmd:"" help:"Enforce an override that is in shadow mode."`
 	Undo    overrideUndoCmd    `cmd:"" help:"Take back the last change of an override."`
-	Diff    overrideDiffCmd    `cmd:"" help:"Tell what apply would change."`
-	Apply   overrideApplyCmd   `cmd:"" help:"Make the overrides those of a file, as ls -o yaml prints it."`
+	Diff    overrideDiffCmd    `cmd:"" help:"Print the changes that apply would make."`
+	Apply   overrideApplyCmd   `cmd:"" help:"Replace the overrides by those in a file, as ls -o yaml prints it."`
 }
 
 // listedOverride is an override as an admin listener or a file for apply describes it.
@@ -133,11 +133,11 @@ type overrideSetCmd struct {
 	Rate     *float64 `placeholder:"N" help:"Limit to so many requests a second."`
 	Burst    *int64   `placeholder:"N" help:"So many at once."`
 	Action   string   `enum:"limit,exempt,block,shadow,cache" default:"limit" help:"What it does: ${enum}."`
-	Mode     string   `enum:"enforce,shadow" default:"enforce" help:"shadow: deny no request, count what it would deny."`
+	Mode     string   `enum:"enforce,shadow" default:"enforce" help:"shadow: deny no request, count the requests that it would deny."`
 	For      string   `placeholder:"DURATION" help:"For how long, such as 15m; default: until it is removed."`
 	Until    string   `placeholder:"TIME" help:"Until when, such as 2026-12-01T00:00:00Z."`
 	Reason   string   `help:"Why, for the audit."`
-	Author   string   `help:"Who, for the audit; default: who is logged in. A token with a name stands above it."`
+	Author   string   `help:"Author for the audit; default: the login name. The name of a token takes precedence."`
 	ID       string   `name:"id" help:"ID of your own."`
 	versionFlags
 }
@@ -150,7 +150,7 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 		}
 	}
 	if targets != 1 {
-		return config.Usage("override set: want one of a key, --resource, --client, --cidr, --class")
+		return config.Usage("override set: name one of a key, --resource, --client, --cidr, --class")
 	}
 	body := map[string]any{"action": c.Action, "mode": c.Mode}
 	for name, text := range map[string]string{
@@ -226,7 +226,7 @@ type overrideRmCmd struct {
 	adminFlags
 	outputFlags
 	waitFlags
-	Author string   `help:"Who, for the audit; default: who is logged in."`
+	Author string   `help:"Author for the audit; default: the login name."`
 	IDs    []string `arg:"" name:"id" help:"IDs, as ls shows them."`
 	versionFlags
 }
@@ -262,7 +262,7 @@ type overrideEnforceCmd struct {
 	waitFlags
 	confirmFlags
 	ID     string `arg:"" help:"ID, as ls shows it."`
-	Author string `help:"Who, for the audit; default: who is logged in."`
+	Author string `help:"Author for the audit; default: the login name."`
 	versionFlags
 }
 

@@ -78,7 +78,7 @@ type overrideApplyCmd struct {
 	waitFlags
 	confirmFlags
 	Force  bool   `help:"Also replace overrides that somebody has changed since the file was written."`
-	Author string `help:"Who, for the audit; default: who is logged in."`
+	Author string `help:"Author for the audit; default: the login name."`
 }
 
 func (c *overrideApplyCmd) Run(ctx context.Context, k *kong.Kong) error {
@@ -200,7 +200,7 @@ func readOverrides(path string) ([]listedOverride, error) {
 	}
 	read, err := rules.ReadOverrides(path, []byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("%w; want a list of overrides, as override ls -o yaml prints it", err)
+		return nil, fmt.Errorf("%w; the file must be a list of overrides, as override ls -o yaml prints it", err)
 	}
 	list := make([]listedOverride, len(read))
 	for i, o := range read {
@@ -256,14 +256,14 @@ func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {
 }
 
 type historyCmd struct {
-	Purge historyPurgeCmd `cmd:"" help:"Remove what is kept of a key, for good."`
+	Purge historyPurgeCmd `cmd:"" help:"Remove the history of a key for good."`
 }
 
 type historyPurgeCmd struct {
 	adminFlags
 	outputFlags
 	Key    string `arg:"" help:"The whole key, such as 'topic?id=42'."`
-	Author string `help:"Who, for the history; default: who is logged in."`
+	Author string `help:"Author for the history; default: the login name."`
 }
 
 func (c *historyPurgeCmd) Run(ctx context.Context, k *kong.Kong) error {

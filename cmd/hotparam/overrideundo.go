@@ -18,7 +18,7 @@ type overrideUndoCmd struct {
 	confirmFlags
 	ID       string `arg:"" help:"ID, as ls shows it."`
 	Revision int64  `placeholder:"N" help:"Refuse unless this revision, as audit lists it, is still the last change."`
-	Author   string `help:"Who, for the audit; default: who is logged in."`
+	Author   string `help:"Author for the audit; default: the login name."`
 }
 
 func (c *overrideUndoCmd) Run(ctx context.Context, k *kong.Kong) error {

@@ -22,7 +22,7 @@ import (
 type reasonFlags struct {
 	outputFlags
 	Reason string `short:"m" help:"Why, for the history."`
-	Author string `help:"Who, for the history; default: who is logged in."`
+	Author string `help:"Author for the history; default: the login name."`
 }
 
 func (r reasonFlags) query() url.Values {
@@ -48,7 +48,7 @@ type rulesPushCmd struct {
 	confirmFlags
 	On     int64  `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that get has written into the file, else the one that is there now."`
 	Force  bool   `help:"Push although the store holds another version than the one that was got."`
-	DryRun bool   `name:"dry-run" help:"Store nothing; tell what these rules would have changed in the last ten minutes."`
+	DryRun bool   `name:"dry-run" help:"Store nothing; print the changes that these rules would have made in the last ten minutes."`
 	File   string `arg:"" help:"YAML file with rules; - is standard input."`
 }
 

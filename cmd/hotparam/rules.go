@@ -205,7 +205,7 @@ func (c *rulesStatusCmd) write(out io.Writer, running *statedRules, a *admin.Rul
 		}
 	}
 	if !running.Central {
-		_, err := fmt.Fprintln(out, "the rules are those of files; RULES compares them with the first line")
+		_, err := fmt.Fprintln(out, "the rules come from files; RULES compares them with the first line")
 		return err
 	}
 	if a.Current != nil {

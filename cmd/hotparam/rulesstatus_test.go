@@ -32,7 +32,7 @@ func TestRulesStatus_NamesEveryProcess(t *testing.T) {
 		return strings.Join(strings.Fields(out.String()), " ")
 	}
 	got := status()
-	for _, want := range []string{"agg-2 - - other", "lim-1 4 5 same", "the rules are those of files",
+	for _, want := range []string{"agg-2 - - other", "lim-1 4 5 same", "the rules come from files",
 		"rule topic: no request had topic_id in the last hour; seen: id"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %s", want, got)

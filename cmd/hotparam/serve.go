@@ -36,7 +36,7 @@ type loadCmd struct {
 
 func (c *loadCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Duration <= 0 {
-		return config.Usage("--duration %v: want more than 0", c.Duration)
+		return config.Usage("--duration %v must be above 0", c.Duration)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()

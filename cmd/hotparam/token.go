@@ -17,7 +17,7 @@ import (
 // tokenCmd makes a token of the admin listener. The configuration file holds only its hash.
 type tokenCmd struct {
 	outputFlags
-	Name    string        `default:"me" help:"Who will hold it: the author of what it changes."`
+	Name    string        `default:"me" help:"Name of its holder: the author of the changes made with it."`
 	Role    string        `enum:"viewer,operator,admin" default:"viewer" help:"What it may do: ${enum}."`
 	Expires time.Duration `placeholder:"DURATION" help:"How long it holds, such as 2160h; default: until it is taken out of the file."`
 	Stdin   bool          `help:"Read the token from standard input instead of making one."`
@@ -25,14 +25,14 @@ type tokenCmd struct {
 
 func (c *tokenCmd) Run(k *kong.Kong) error {
 	if c.Expires < 0 {
-		return config.Usage("token: --expires %v: want more than 0", c.Expires)
+		return config.Usage("token: --expires %v must be above 0", c.Expires)
 	}
 	token := auth.NewToken()
 	if c.Stdin {
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // after a failed read the line is too short
 		token = strings.TrimSpace(line)
 		if len(token) < auth.MinToken {
-			return config.Usage("token: --stdin: want a line of at least %d characters", auth.MinToken)
+			return config.Usage("token: --stdin must have a line of at least %d characters", auth.MinToken)
 		}
 		if err := auth.CheckToken("stdin", token); err != nil {
 			return err

@@ -62,9 +62,9 @@ func TestToken_PrintsTokenAndHash(t *testing.T) {
 func TestToken_RejectsWrongArguments(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ stdin, arg, says string }{
-		{"", "--stdin", "want a line of at least 16"}, {"short\n", "--stdin", "want a line of at least 16"},
+		{"", "--stdin", "must have a line of at least 16"}, {"short\n", "--stdin", "must have a line of at least 16"},
 		{"", "--role=root", "must be one of"}, {"", "--name=a b", "a name is longer"},
-		{"", "--expires=-1h", "want more than 0"},
+		{"", "--expires=-1h", "must be above 0"},
 	} {
 		if out, stderr, code := tokenOf(t, tt.stdin, tt.arg); code != 2 || out != "" ||
 			!strings.Contains(stderr, tt.says) {

@@ -24,10 +24,10 @@ type topCmd struct {
 
 func (c *topCmd) Run(ctx context.Context) error {
 	if c.Interval < 100*time.Millisecond {
-		return config.Usage("top: --interval %v: want at least 100ms", c.Interval)
+		return config.Usage("top: --interval %v must be at least 100ms", c.Interval)
 	}
 	if !isatty.IsTerminal(os.Stdin.Fd()) || !isatty.IsTerminal(os.Stdout.Fd()) {
-		return config.Usage("top: needs a terminal; hotparam hot ls prints the same once, hot watch what changes")
+		return config.Usage("top: needs a terminal; hotparam hot ls prints the same once, hot watch prints each change")
 	}
 	if _, _, err := c.fetchHotKeys(ctx, 1, c.Sort, c.Find); err != nil { // easier to read now than on the screen
 		return err

@@ -118,7 +118,7 @@ func TestTop_ShowsKeysAndChangesOverrides(t *testing.T) {
 	press("t")
 	shown("1h1m0s  100/s")
 	press("lmany\n")
-	shown("many is no number")
+	shown("many is not a number")
 	press("s/42\n")
 	shown("only with 42")
 	changes, sorts := stub.asked()

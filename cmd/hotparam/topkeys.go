@@ -153,7 +153,7 @@ func (t *top) handleAction(what rune, key string) {
 		t.readInput("requests a second for 15m: ", "", func(text string) {
 			rate, err := strconv.ParseFloat(text, 64)
 			if err != nil {
-				t.foot.SetText(printableText(text) + " is no number")
+				t.foot.SetText(printableText(text) + " is not a number")
 				return
 			}
 			t.setOverride(map[string]any{t.targetField(): key, "rate": rate, "for": "15m"}, nil)

@@ -30,7 +30,7 @@ type traceCmd struct {
 func (c *traceCmd) Run(ctx context.Context, k *kong.Kong) error {
 	const least, most = time.Second, 50 * time.Second // a trace lasts a minute
 	if c.For < least || c.For > most {
-		return config.Usage("trace: --for %v: want %v to %v", c.For, least, most)
+		return config.Usage("trace: --for %v must be %v to %v", c.For, least, most)
 	}
 	if err := c.beginTrace(ctx, c.Client); err != nil {
 		return fmt.Errorf("trace: %w", err)

@@ -30,7 +30,7 @@ func TestThereIsNoHandlerForEverybody(t *testing.T) {
 	}
 	for want, c := range map[string]admin.Config{
 		"needs Token or Access": {},
-		"Config.Token: the token has 5 characters, want at least 16": {Token: "short"},
+		"Config.Token: the token has 5 characters, it must have at least 16": {Token: "short"},
 	} {
 		if _, err := admin.New(p, c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v is not: %s", err, want)

@@ -208,7 +208,7 @@ func ParseRate(text string) (Rate, error) {
 	per, ok := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour,
 		"d": 24 * time.Hour}[unit]
 	if !ok || given && unit == "" || !decimal.MatchString(number) {
-		return Rate{}, fmt.Errorf("%q is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s",
+		return Rate{}, fmt.Errorf("%q is not a rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s",
 			text)
 	}
 	f, err := strconv.ParseFloat(number, 64)
@@ -235,7 +235,7 @@ func (r Rate) isValid() bool {
 }
 
 func badRate(text string) error {
-	return fmt.Errorf("%q is no rate; write a whole number per 1ms to 24h, at most %.0f a second", text, MaxRate)
+	return fmt.Errorf("%q is not a rate; write a whole number per 1ms to 24h, at most %.0f a second", text, MaxRate)
 }
 
 // ExactRate finds the whole number per whole seconds that a rate per second

@@ -66,7 +66,7 @@ func init() { // hotparam.New joins pipelines by it
 func (c *Config) connect(parts pipeline.Config) (*pipeline.Connected, error) {
 	switch {
 	case c.StatsD != "" && c.Sink != nil:
-		return nil, errors.New("shared: StatsD and Sink are both set: want one way for counts")
+		return nil, errors.New("shared: StatsD and Sink are both set: set one of them")
 	case c.StatsD == "" && c.Sink == nil:
 		return nil, errors.New("shared: Redis requires StatsD or Sink, by which counts reach an aggregator")
 	case isNilPointer(c.Sink):
@@ -74,7 +74,7 @@ func (c *Config) connect(parts pipeline.Config) (*pipeline.Connected, error) {
 	case c.Redis == nil:
 		return nil, errors.New("shared: StatsD and Sink require Redis, from which the hot set is read")
 	case !conf.ValidID(parts.Gate.Instance): // Redis would have no report of this limiter
-		return nil, fmt.Errorf("shared: hotparam.Config.Instance %q: want 1 to 128 printable bytes, no spaces",
+		return nil, fmt.Errorf("shared: hotparam.Config.Instance %q must be 1 to 128 printable bytes without spaces",
 			parts.Gate.Instance)
 	}
 	store, err := redisclient.Open(redisclient.Config{OptionsFrom: c.Redis, Namespace: parts.Rules.Namespace,

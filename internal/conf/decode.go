@@ -77,7 +77,7 @@ func (v Value) mapping(to reflect.Value) {
 		return
 	}
 	if v.node.Kind != yaml.MappingNode {
-		v.Fail("has to be a mapping of fields, not %s", v.Kind())
+		v.Fail("must be a mapping of fields, not %s", v.Kind())
 		return
 	}
 	fields := Fields(to.Type())
@@ -128,7 +128,7 @@ func (v Value) list(to reflect.Value, tag reflect.StructTag) {
 		return
 	}
 	if v.node.Kind != yaml.SequenceNode {
-		v.Fail("has to be a list, not %s", v.Kind())
+		v.Fail("must be a list, not %s", v.Kind())
 		return
 	}
 	if n := len(v.node.Content); n > 0 {

@@ -118,7 +118,7 @@ func (v Value) Scalar(what string, tags ...string) (string, bool) {
 	if v.node.Kind == yaml.ScalarNode && slices.Contains(tags, v.node.ShortTag()) {
 		return v.node.Value, true
 	}
-	v.Fail("has to be %s, not %s", what, v.Kind())
+	v.Fail("must be %s, not %s", what, v.Kind())
 	return "", false
 }
 

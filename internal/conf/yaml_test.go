@@ -22,7 +22,7 @@ func readYAML(s *Schema, text string) (server, error) {
 func TestYAML(t *testing.T) {
 	t.Parallel()
 	got, err := readYAML(new(Schema), "# ours\nname: a\nstrict: yes\nshare: 1\nservers:\n- {name: b, wait: 7s}\n- name: c\n")
-	if err == nil || !strings.Contains(err.Error(), "f.yaml:3: strict: has to be true or false") {
+	if err == nil || !strings.Contains(err.Error(), "f.yaml:3: strict: must be true or false") {
 		t.Errorf("yes is no bool: %v", err)
 	}
 	if got.Name != "a" || got.Share != 1 || got.Wait != 5*time.Second || len(got.Servers) != 2 ||
@@ -42,17 +42,17 @@ func TestErrorsInYAMLHaveLineAndPath(t *testing.T) {
 	for text, want := range map[string]string{
 		"name: a\nservers:\n- name: b\n  copies: 0": "f.yaml:4: servers[0].copies: 0 is not a whole number between 1 and 9",
 		"name: a\nservers:\n- {}":                   "f.yaml:3: servers[0].name: is missing",
-		"name: a\nservers: {name: b}":               "f.yaml:2: servers: has to be a list, not a mapping",
-		"name: a\nservers: [b]":                     `f.yaml:2: servers[0]: has to be a mapping of fields, not "b"`,
-		"name: 7":                                   `f.yaml:1: name: has to be a string (quote it), not "7"`,
-		"name: [a]":                                 "f.yaml:1: name: has to be a string (quote it), not a list",
+		"name: a\nservers: {name: b}":               "f.yaml:2: servers: must be a list, not a mapping",
+		"name: a\nservers: [b]":                     `f.yaml:2: servers[0]: must be a mapping of fields, not "b"`,
+		"name: 7":                                   `f.yaml:1: name: must be a string (quote it), not "7"`,
+		"name: [a]":                                 "f.yaml:1: name: must be a string (quote it), not a list",
 		"name: ''":                                  "f.yaml:1: name: is empty or has control characters",
 		"name: a\nwait: 5":                          `f.yaml:2: wait: "5" is not a time such as 500ms, 5s or 1m`,
 		"name: a\nwait: 90s":                        "f.yaml:2: wait: 90s is not between 1s and 1m0s in steps of 1s",
 		"name: a\nshare: 1.1":                       "f.yaml:2: share: 1.1 is not above 0 and at most 1",
 		"name: a\nshare: .nan":                      "f.yaml:2: share: .nan is not above 0 and at most 1",
 		"name: a\nmode: offf":                       `f.yaml:2: mode: "offf" is not one of on, off; did you mean "off"?`,
-		"- a":                                       "f.yaml:1: has to be a mapping of fields, not a list",
+		"- a":                                       "f.yaml:1: must be a mapping of fields, not a list",
 		// Unknown fields and duplicates.
 		"name: a\nstrcit: true":       `f.yaml:2: strcit: unknown field; did you mean "strict"?`,
 		"name: a\ntotally: different": "f.yaml:2: totally: unknown field",

@@ -16,5 +16,5 @@ func (f Full) String() string {
 		who = fmt.Sprintf("%d keys over the threshold, or more, find", f.Unplaced)
 	}
 	return fmt.Sprintf("The hot set of rule %q is full: %s no place among %d (max_hot) and are not limited. "+
-		"Raise max_hot, or look who asks for so many keys.", f.Rule, who, f.Places)
+		"Raise max_hot, or find the client that asks for so many keys.", f.Rule, who, f.Places)
 }

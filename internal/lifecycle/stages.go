@@ -97,7 +97,7 @@ func (s *Stages) start(stage Stage, failed chan<- error) func(context.Context) e
 		case <-done:
 			return nil
 		case <-grace.Done():
-			return errors.New("lifecycle: a part did not stop in time; what it held is lost")
+			return errors.New("lifecycle: a part did not stop in time; its data is lost")
 		}
 	}
 }

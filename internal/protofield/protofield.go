@@ -9,7 +9,7 @@ import (
 )
 
 // ErrMalformed is the error for bytes that are not a message.
-var ErrMalformed = errors.New("message is no protocol buffer of its type")
+var ErrMalformed = errors.New("the message is not a protocol buffer of its type")
 
 // Each calls f with each field of a message that is length-delimited, as text, or a varint, as number; it skips fields
 // of fixed size. To skip an unknown field, as the format demands, f returns nil. Each returns the first error of f, or

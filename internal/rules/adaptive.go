@@ -21,7 +21,7 @@ type Adaptive struct {
 }
 
 func (a *Adaptive) String() string {
-	return fmt.Sprintf("adapts to what %s bears, %g to %g/s", a.Upstream, a.Min, a.Max)
+	return fmt.Sprintf("adapts to the capacity of %s, %g to %g/s", a.Upstream, a.Min, a.Max)
 }
 
 // Upstream is an upstream that the file names, and UpstreamTarget holds the latency and error rate that it has to keep.

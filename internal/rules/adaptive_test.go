@@ -34,7 +34,7 @@ rules:
 	if diff := cmp.Diff(&Adaptive{Min: 0.5, Max: 60, Burst: 5, Upstream: "search"}, b.Adaptive); diff != "" {
 		t.Error(diff)
 	}
-	if got := b.Adaptive.String(); got != "adapts to what search bears, 0.5 to 60/s" {
+	if got := b.Adaptive.String(); got != "adapts to the capacity of search, 0.5 to 60/s" {
 		t.Error(got)
 	}
 	// Without a rate, the maximum applies while the capacity is not known.

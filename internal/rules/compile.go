@@ -183,7 +183,7 @@ func paramName(v conf.Value, name string) string {
 	const known = "path.NAME, header.NAME, query.NAME"
 	switch _, where := (Param{Name: rest}).source(); {
 	case prefix != "query":
-		v.Fail("%q: there is no source %q; one of %s; a parameter of the query with this name is %q", conf.Cut(name),
+		v.Fail("%q: there is no source %q; it must be one of %s; a parameter of the query with this name is %q", conf.Cut(name),
 			conf.Cut(prefix), known, conf.Cut("query."+name))
 	case where != "" || rest == "" || rest == "*":
 		v.Fail("%q: %q is not the name of a query parameter here; one of %s", conf.Cut(name), conf.Cut(rest), known)
@@ -198,7 +198,7 @@ func (h *HotCriteria) check(v conf.Value) {
 	case !v.Has("rate") && !relative:
 		v.At("rate").Fail("is missing; a key is hot by rate, share or surge")
 	case relative && !v.Has("min_rate"):
-		v.At("min_rate").Fail("is missing: what a key must have at least to be hot by share or surge, " +
+		v.At("min_rate").Fail("is missing: the least rate of a key that is hot by share or surge, " +
 			"or one request in a quiet hour would be")
 	case v.Has("min_rate") && !relative:
 		v.At("min_rate").Fail("requires share or surge")
@@ -218,7 +218,7 @@ func traits(v conf.Value, c *rule.ParseAs) parseas.Traits {
 			at = at.At("preset")
 		}
 		names := parseas.Names()
-		at.Fail("%q is no preset: one of %s; %q is safe for any upstream%s", conf.Cut(c.Preset),
+		at.Fail("%q is not a preset: it must be one of %s; %q is safe for any upstream%s", conf.Cut(c.Preset),
 			strings.Join(names, ", "), parseas.Strict, conf.Suggest(c.Preset, names))
 		return parseas.Traits{}
 	}

@@ -60,7 +60,7 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 	if v.Has("client_key") && !v.At("client_key").Failed() {
 		name, ok := strings.CutPrefix(c.ClientKey, "header.")
 		if !ok || !headerName.MatchString(name) {
-			v.At("client_key").Fail("has to be header.NAME, the header that names the client")
+			v.At("client_key").Fail("must be header.NAME, the header that names the client")
 		}
 		l.ClientHeader = textproto.CanonicalMIMEHeaderKey(name)
 	}
@@ -271,8 +271,8 @@ func (l *Limit) checkRefund(v conf.Value) {
 	case len(*l.RefundStatus) == 0:
 		at.Fail("is empty; name statuses such as [304, 5xx]")
 	case l.Spec.Algorithm == limit.SlidingLog:
-		at.Fail("sliding_log gives back only what was charged at a known microsecond; " +
-			"bucketed_window does what it does")
+		at.Fail("sliding_log refunds only charges at a known microsecond; " +
+			"bucketed_window does the same")
 	case l.Mode == hottype.ModeShadow:
 		at.Fail("has no effect in mode shadow, which allows everything")
 	}

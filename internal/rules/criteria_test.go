@@ -57,9 +57,9 @@ func TestHotCriteriaErrors(t *testing.T) {
 		"share: 0, min_rate: 2":    "rules[0].hot.share: 0 is not above 0 and at most 1",
 		"surge: 1, min_rate: 2":    "rules[0].hot.surge: 1 is not above 1 and at most 1000000",
 		"surge: .nan, min_rate: 2": "rules[0].hot.surge: .nan is not above 1",
-		"surge: many, min_rate: 2": "rules[0].hot.surge: has to be a number",
+		"surge: many, min_rate: 2": "rules[0].hot.surge: must be a number",
 		"surge: 2, min_rate: 0":    "rules[0].hot.min_rate: rate 0 is not between",
-		"rate: 5, max_rate: lots":  `rules[0].hot.max_rate: "lots" is no rate`,
+		"rate: 5, max_rate: lots":  `rules[0].hot.max_rate: "lots" is not a rate`,
 		"rate: 5, minrate: 3":      `did you mean "min_rate"?`,
 	} {
 		_, err := Parse("f.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {"+text+"}}\n"))

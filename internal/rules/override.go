@@ -133,7 +133,7 @@ func (o Override) validateAction() error {
 	switch o.Action {
 	case ActionCache:
 		if o.OfClients() {
-			return fail("action", " has action %q, which is for what is asked for: a key, a pattern or a resource",
+			return fail("action", " has action %q, which is for a key, a pattern or a resource",
 				o.Action)
 		}
 	case ActionLimit:

@@ -62,7 +62,7 @@ func ReadOverride(name string, body []byte, now time.Time, canonical func(*Overr
 	var o OverrideText
 	v := schema.Decode(name, root, &o)
 	if v.Has("id") {
-		v.At("id").Fail("is no field of the body; it is part of the path")
+		v.At("id").Fail("is not a field of the body; it is part of the path")
 	}
 	if t := o.Target(); t.Value != "" && !v.Failed() {
 		if err := canonical(&o.Override); err != nil {

@@ -37,9 +37,9 @@ func TestListsOfOverridesAreReadAsListed(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": "f: overrides: is missing", "[]": "has to be a mapping", "overrides: {}": "overrides: has to be a list",
+		"": "f: overrides: is missing", "[]": "must be a mapping", "overrides: {}": "overrides: must be a list",
 		"rules: []":                        "f:1: rules: unknown field",
-		"overrides: [7]":                   "overrides[0]: has to be a mapping",
+		"overrides: [7]":                   "overrides[0]: must be a mapping",
 		"overrides: [{key: a, rte: 5}]":    `overrides[0].rte: unknown field; did you mean "rate"?`,
 		"overrides:\n- {key: /a}":          "f:2: overrides[0].rate: is missing",
 		"overrides: [{key: /a, for: 1us}]": "overrides[0].for: 1us is not between",

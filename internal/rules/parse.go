@@ -93,7 +93,7 @@ func compile(v conf.Value, d *rule.Set, file string, o Options) (*Set, error) {
 	}
 	if p.set.LacksSecret() {
 		p.set.Warnings = append(p.set.Warnings, file+
-			": redact: values are to be hashed and there is no secret: they are masked, "+
+			": redact: values must be hashed, but there is no secret: they are masked, "+
 			"all values as one; give a secret (privacy.secret_file)")
 	}
 	return p.set, nil
@@ -114,7 +114,7 @@ func (s *Set) checkToRun(file string, o Options) *Error {
 			"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}], or " +
 			o.ToRun.Rules + " for the default rules"}
 	case s.LacksSecret() && o.ToRun.Secret != "":
-		return &Error{File: file, Field: "redact", Message: "values are to be hashed, and there is no key of these hashes; " +
+		return &Error{File: file, Field: "redact", Message: "values must be hashed, but there is no key for the hashes; " +
 			o.ToRun.Secret}
 	}
 	return nil

@@ -85,8 +85,8 @@ func TestParseFair(t *testing.T) {
 		"rate: 50, fair: true, block: 1s":                           "f.yaml:3: rules[0].limit.fair: block denies the key",
 		"rate: 50, fair: yes please":                                "f.yaml:3: rules[0].limit.fair: ",
 		"rate: 50, client_key: header.X-User":                       "f.yaml:3: rules[0].limit.client_key: requires fair: true",
-		"rate: 50, fair: true, client_key: X-User":                  "f.yaml:3: rules[0].limit.client_key: has to be header.NAME",
-		"rate: 50, fair: true, client_key: header.a b":              "f.yaml:3: rules[0].limit.client_key: has to be header.NAME",
+		"rate: 50, fair: true, client_key: X-User":                  "f.yaml:3: rules[0].limit.client_key: must be header.NAME",
+		"rate: 50, fair: true, client_key: header.a b":              "f.yaml:3: rules[0].limit.client_key: must be header.NAME",
 	} {
 		if _, err := Parse("f.yaml", []byte(rule(text))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

@@ -141,7 +141,7 @@ func TestWrongRedactions(t *testing.T) {
 	t.Parallel()
 	const rest = "\nrules: [{name: login, params: [id], hot: {rate: 200}}]\n"
 	for text, want := range map[string]string{
-		"redact: [token]" + rest:         "has to be a mapping",
+		"redact: [token]" + rest:         "must be a mapping",
 		"redact: {token: hide}" + rest:   "redact.token: \"hide\" is not one of hash, mask, drop",
 		"redact: {token: [hash]}" + rest: "redact.token",
 		"rules: [{name: a, params: [{name: id, redact: hashed}], hot: {rate: 1}}]":        "is not one of hash, mask, drop",

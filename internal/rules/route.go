@@ -105,14 +105,14 @@ func foreignSyntax(p string, last bool) error {
 	}
 	switch {
 	case strings.Contains(p, "*"):
-		return fmt.Errorf("%q is no wildcard; write {%s} for one segment, {%[2]s...} for all that follow, or %%2A for a star",
+		return fmt.Errorf("%q is not a wildcard; write {%s} for one segment, {%[2]s...} for all that follow, or %%2A for a star",
 			p, "name")
 	case p[0] == ':':
-		return fmt.Errorf("%q is no wildcard; write {%s}, or %%3A for a colon", p, name)
+		return fmt.Errorf("%q is not a wildcard; write {%s}, or %%3A for a colon", p, name)
 	case p[0] == '<' && p[len(p)-1] == '>':
-		return fmt.Errorf("%q is no wildcard; write {%s}, or %%3C for an angle bracket", p, name)
+		return fmt.Errorf("%q is not a wildcard; write {%s}, or %%3C for an angle bracket", p, name)
 	case last && p[len(p)-1] == '$', strings.ContainsAny(p, `^[\`):
-		return fmt.Errorf("%q is no regular expression here, and a path is matched as a whole: write the path without it, "+
+		return fmt.Errorf("%q is not a regular expression here, and a path is matched as a whole: write the path without it, "+
 			"{%s} for a segment, or %%XX for the character itself (%%24 for a dollar sign)", p, "name")
 	}
 	return nil
@@ -123,7 +123,7 @@ func parseWildcard(name string, last bool) (segment, error) {
 	if all, ok := strings.CutSuffix(name, "..."); ok {
 		s.kind, s.text = rest, all
 		if !last {
-			return s, fmt.Errorf("{%s} has to be the last segment", name)
+			return s, fmt.Errorf("{%s} must be the last segment", name)
 		}
 	}
 	for i, c := range s.text {

@@ -136,13 +136,13 @@ func readStatus(v conf.Value, r *hottype.StatusRange) {
 	case err == nil && !isClass && len(class) == 3 && n >= 200 && n <= 599:
 		*r = hottype.StatusRange{From: n, To: n}
 	default:
-		v.Fail("%q is no status of an answer: want 200 to 599, or 2xx to 5xx", conf.Cut(strings.ToLower(text)))
+		v.Fail("%q is not a status of a response: it must be 200 to 599, or 2xx to 5xx", conf.Cut(strings.ToLower(text)))
 	}
 }
 
 func checkStatus(v conf.Value, r *hottype.StatusRange) {
 	if v.InGo() && (r.From < 200 || r.To > 599 || r.From > r.To) {
-		v.Fail("\"%d-%d\" is no status of an answer: want 200 to 599, or 2xx to 5xx", r.From, r.To)
+		v.Fail("\"%d-%d\" is not a status of a response: it must be 200 to 599, or 2xx to 5xx", r.From, r.To)
 	}
 }
 
@@ -151,7 +151,7 @@ var redactWords = []string{"hash", "mask", "drop"}
 func readRedactions(v conf.Value, all *rule.Redactions) {
 	names, values, ok := v.Mapping()
 	if !ok {
-		v.Fail("has to be a mapping of names of parameters to hash, mask or drop, not %s", v.Kind())
+		v.Fail("must be a mapping of names of parameters to hash, mask or drop, not %s", v.Kind())
 	}
 	for i, name := range names {
 		*all = append(*all, rule.Redaction{Name: name, Redact: values[i].Word(redactWords...)})
@@ -191,7 +191,7 @@ func checkCache(v conf.Value, s *hottype.CachePolicy) {
 		at := v.At("vary").Entry(i)
 		switch name = textproto.CanonicalMIMEHeaderKey(name); {
 		case name == "*":
-			at.Fail(`"*" is no field: an answer that varies by everything is never kept`)
+			at.Fail(`"*" is not a field: a response that varies by everything is never stored`)
 		case slices.Contains(private, name):
 			at.Fail("answers that differ by %s are private and never kept", name)
 		case slices.Contains(names, name):

@@ -45,7 +45,7 @@ func TestBadServe(t *testing.T) {
 		"{max_body: 0}":           "cache.max_body: \"0\" is not between 1 and 1073741824 bytes",
 		"{max_body: 9999999GiB}":  "is not between",
 		"{max_body: 1.5MiB}":      "is not between",
-		"{vary: ['*']}":           "is no field",
+		"{vary: ['*']}":           "is not a field",
 		"{vary: [cookie]}":        "answers that differ by Cookie are private",
 		"{vary: [authorization]}": "answers that differ by Authorization are private",
 		"{vary: [A, a]}":          "A is set twice",

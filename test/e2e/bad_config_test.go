@@ -63,7 +63,7 @@ func TestPrograms_RejectWrongConfigurations(t *testing.T) {
 			"--admin.listen", "0.0.0.0:0"}, "", 2, []string{"token", "--admin.token"}},
 		{"short token", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
 			"--admin.token", "compose"}, "", 2,
-			[]string{"--admin.token: the token has 7 characters, want at least 16"}},
+			[]string{"--admin.token: the token has 7 characters, it must have at least 16"}},
 		{"certificate without a key", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
 			"--admin.listen=", "--proxy.tls_cert", "x.pem"}, "", 2, []string{"--proxy.tls_cert and --proxy.tls_key"}},
 		{"cache larger than memory", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
@@ -105,7 +105,7 @@ func TestDecisions_NeedTokenOffLoopback(t *testing.T) {
 	base := []string{"--redis.addr", "127.0.0.1:1", "--admin.listen=", "--decide.listen", "0.0.0.0:0"}
 	for says, args := range map[string][]string{
 		"--decide.token, --decide.token_file or --decide.tls_client_ca": nil,
-		"want at least 16":                   {"--decide.token", "short"},
+		"must have at least 16":              {"--decide.token", "short"},
 		"no-such-file":                       {"--decide.token_file", "no-such-file"},
 		"--decide.tls_cert and --decide.tls": {"--decide.tls_client_ca", "no-such-file"},
 		"--check.token, --check.token_file": {"--decide.listen=", "--check.dialect", "path", "--check.listen",

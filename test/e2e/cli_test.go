@@ -101,8 +101,8 @@ func TestCommands_ChangeRunningProgram(t *testing.T) {
 		in, says string
 		args     []string
 	}{
-		{"", "want one of a key", []string{"override", "set"}},
-		{"", "want one of a key", []string{"override", "set", "topic?id=1", "--client", "192.0.2.1"}},
+		{"", "name one of a key", []string{"override", "set"}},
+		{"", "name one of a key", []string{"override", "set", "topic?id=1", "--client", "192.0.2.1"}},
 		{"", "has mode shadow, which is for limit and block",
 			[]string{"override", "set", "topic?id=1", "--action", "cache", "--mode", "shadow"}},
 		{"", "must be one of", []string{"override", "set", "topic?id=1", "--rate", "5", "--mode", "shade"}},

@@ -112,11 +112,11 @@ func TestServe_ReportsWhyItCannotLearn(t *testing.T) {
 			"--state.dir", state}, more...)
 	}
 	for want, wrong := range map[string][]string{
-		"--learn 0s: want more than 0s": {"--learn", "0"},
-		"--learn -1s":                   {"--learn=-1s"},
-		"up to 24h0m0s":                 {"--learn", "25h"},
-		"--learn-out":                   {"--learn", "1m", "--learn-out", filepath.Join(state, "none", "x.yaml")},
-		"--learn says for how long":     {"--learn-out", "x.yaml"},
+		"--learn 0s must be above 0s": {"--learn", "0"},
+		"--learn -1s":                 {"--learn=-1s"},
+		"at most 24h0m0s":             {"--learn", "25h"},
+		"--learn-out":                 {"--learn", "1m", "--learn-out", filepath.Join(state, "none", "x.yaml")},
+		"needs --learn, the time":     {"--learn-out", "x.yaml"},
 	} {
 		p := launch(t, "hotparam", args(wrong...)...)
 		if code := p.Wait(20 * time.Second); code == 0 || !strings.Contains(p.Said(), want) {

@@ -111,7 +111,7 @@ func TestTLS(t *testing.T) {
 		says   string
 	}{
 		"plain":      {func(c *kafka.TLS) { *c = kafka.TLS{} }, "cannot reach brokers"},
-		"unknown CA": {func(c *kafka.TLS) { c.CA = stranger.path("ca.pem") }, "give the CA's file"},
+		"unknown CA": {func(c *kafka.TLS) { c.CA = stranger.path("ca.pem") }, "set the file of the CA"},
 		"wrong name": {func(c *kafka.TLS) { c.ServerName = "" }, "as the server name"},
 		"no client":  {func(c *kafka.TLS) { c.Cert, c.Key = "", "" }, "certificate"},
 		"wrong client": {func(c *kafka.TLS) {

@@ -243,8 +243,8 @@ func TestVariablesThatAreNoSettings(t *testing.T) {
 	for variable, want := range map[string]string{
 		"HOTPARAM_REDIS_ADDR=x": "", "HOTPARAM_CONFIG=x": "", "HOTPARAM_ADMIN_TOKEN=x": "", "HOTPARAM_LEARN_OUT=x": "", "PATH=x": "",
 		"HOTPARAM_PROGRAMS=x": "", "HOTPARAM_NIGHTLY=x": "", "HOTPARAM_REQUIRE_SERVERS=x": "",
-		"HOTPARAM_REDS_ADDR=x": `HOTPARAM_REDS_ADDR is no setting; did you mean "HOTPARAM_REDIS_ADDR"?`,
-		"HOTPARAM_COLOUR=x":    "HOTPARAM_COLOUR is no setting",
+		"HOTPARAM_REDS_ADDR=x": `HOTPARAM_REDS_ADDR is not a setting; did you mean "HOTPARAM_REDIS_ADDR"?`,
+		"HOTPARAM_COLOUR=x":    "HOTPARAM_COLOUR is not a setting",
 		// Kubernetes sets these for a service with the name hotparam-limiter.
 		"HOTPARAM_LIMITER_SERVICE_HOST=10.0.0.1": "", "HOTPARAM_LIMITER_SERVICE_PORT_HTTP=1": "",
 		"HOTPARAM_LIMITER_PORT=tcp://10.0.0.1:1": "", "HOTPARAM_LIMITER_PORT_1_TCP_ADDR=10.0.0.1": "",

@@ -158,7 +158,7 @@ func check(flag *kong.Flag, n *yaml.Node) error {
 		return cmp.Or(errors.Unwrap(err), err) // without the flag: the line of the file names the setting
 	}
 	if flag.Enum != "" && !flag.EnumMap()[v] {
-		return fmt.Errorf("%q is none of %s", v, flag.Enum)
+		return fmt.Errorf("%q must be one of %s", v, flag.Enum)
 	}
 	return checkValue(flag, scratch)
 }

@@ -67,7 +67,7 @@ type SSO struct {
 	GroupsHeader string `name:"groups_header" placeholder:"NAME" help:"Field in which it lists the user's groups."`
 	// Addresses and networks of these proxies, or unix for peers on a unix socket. A request from another peer with
 	// such a field is rejected.
-	Proxies []string `placeholder:"NETWORK" help:"Who may say who the user is; requests of others that do are rejected."`
+	Proxies []string `placeholder:"NETWORK" help:"Proxies that may name the user; requests from other addresses that name one are rejected."`
 	// Roles (viewer, operator or admin) of user:NAME, of group:NAME, and of *, which is every logged-in user. The
 	// greatest role counts; a user without one is rejected.
 	Roles map[string]string `placeholder:"WHO=ROLE" help:"Roles of user:NAME, of group:NAME and of *."`
@@ -137,7 +137,7 @@ type StatusCheck struct {
 	PathPrefix string `name:"path_prefix" default:"/check?" help:"What stands before the path in the dialect path."`
 	// Status of what is denied, 400 to 499; 0: 429, and 403 with the dialects nginx and ingress-nginx, because nginx
 	// knows 401 and 403 only and makes 500 of others.
-	DenyStatus int `name:"deny_status" default:"0" help:"Status of what is denied; 0: 429, and 403 for nginx."`
+	DenyStatus int `name:"deny_status" default:"0" help:"Status of denials; 0: 429, and 403 for nginx."`
 	// Header in which the gateway gives each request an id of its own, such as X-Request-ID. A check that is repeated
 	// within a second is then charged once. The gateway must overwrite what clients send in it. Default: none.
 	RequestID string `name:"request_id" placeholder:"NAME" help:"Header with the gateway's own id of each request."`
@@ -172,7 +172,7 @@ type SPOE struct {
 type Edge struct {
 	// Address of GET /v1/edge and POST /v1/edge/counts, for gateways that ask only about what is hot; empty for none.
 	// See gateways.md.
-	Listen    string `group:"requests" placeholder:"HOST:PORT" help:"Address of the feed for gateways that ask only about what is hot."`
+	Listen    string `group:"requests" placeholder:"HOST:PORT" help:"Address of the feed for gateways that ask only about hot keys."`
 	HTTPToken `set:"of=the feed"`
 	Listener
 }

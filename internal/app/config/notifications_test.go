@@ -37,15 +37,15 @@ func TestWebhookMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"[{name: ops, url: http://x/s3cret, fromat: json}]":      `[0].fromat: unknown field; did you mean "format"?`,
 		"[{name: ops, url: http://x/s3cret, timeout: s3cret}]":   "[0].timeout: the value is not a time such as",
-		"[{name: ops, url: http://x/s3cret, events: hot}]":       "[0].events: has to be a list",
-		"[{name: ops, url: [http://x/s3cret]}]":                  "[0].url: has to be a string",
-		"[{name: ops, url: s3cret}]":                             "[0].url: want a URL",
+		"[{name: ops, url: http://x/s3cret, events: hot}]":       "[0].events: must be a list",
+		"[{name: ops, url: [http://x/s3cret]}]":                  "[0].url: must be a string",
+		"[{name: ops, url: s3cret}]":                             "[0].url: must be a URL",
 		"[{name: ops, name: s3cret, url: http://x/}]":            "[0].name: is set twice",
 		"[{name: ops, url: http://x/, format: xml}]":             "[0].format: the value is not one of json, alertmanager, slack",
-		"[{name: ops, url: http://x/, secret: s3cret}]":          "has 6 bytes, want at least 16",
+		"[{name: ops, url: http://x/, secret: s3cret}]":          "has 6 bytes, it must have at least 16",
 		"[{url: http://x/s3cret}]":                               "[0].name",
-		"[https://x/s3cret]":                                     "[0]: has to be a mapping",
-		"{name: s3cret}":                                         "has to be a list, not a mapping",
+		"[https://x/s3cret]":                                     "[0]: must be a mapping",
+		"{name: s3cret}":                                         "must be a list, not a mapping",
 		"[{name: a, url: http://x/}, {name: a, url: http://x/}]": "a is set twice",
 	} {
 		for _, args := range [][]string{

@@ -176,7 +176,7 @@ func (p *Parser) secret() ([]byte, error) {
 		}
 	}
 	if text != "" && len(text) < rules.MinSecret {
-		return nil, fmt.Errorf("config: --privacy.secret has %d bytes, want at least %d; make one with: "+
+		return nil, fmt.Errorf("config: --privacy.secret has %d bytes, it must have at least %d; make one with: "+
 			"openssl rand -hex 24", len(text), rules.MinSecret)
 	}
 	return []byte(text), nil
@@ -230,7 +230,7 @@ func unknownVariables(environment []string) (warnings []string) {
 	for _, v := range environment {
 		name, _, _ := strings.Cut(v, "=")
 		if strings.HasPrefix(name, variablePrefix) && !slices.Contains(known, name) && !notSettings.MatchString(name) {
-			warnings = append(warnings, "the variable "+name+" is no setting"+conf.Suggest(name, known))
+			warnings = append(warnings, "the variable "+name+" is not a setting"+conf.Suggest(name, known))
 		}
 	}
 	return warnings

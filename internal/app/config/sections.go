@@ -227,7 +227,7 @@ type State struct {
 	// Directory of what survives a restart: the history, the overrides of hotparam serve, a limiter's copy of those
 	// that it shares, and the last good copy of rules from a central store. Each process needs its own; "" for a
 	// limiter: no copy.
-	Dir string `group:"state" default:"hotparam-state" placeholder:"DIR" help:"Directory of what survives a restart."`
+	Dir string `group:"state" default:"hotparam-state" placeholder:"DIR" help:"Directory of the state that survives a restart."`
 }
 
 // History bounds the past data that a program keeps in state.dir.

@@ -35,10 +35,10 @@ func (c Command) RunTo(ctx context.Context, out io.Writer, serve string, log *sl
 		})
 	}
 	if c.Topics < 10 || c.Topics > 1_000_000 {
-		return config.Usage("--topics %d: want 10 to 1000000", c.Topics)
+		return config.Usage("--topics %d must be 10 to 1000000", c.Topics)
 	}
 	if c.Duration < 0 || c.Duration > 0 && c.Duration < 10*time.Second {
-		return config.Usage("--duration %v: want at least 10s, or 0 for no end", c.Duration)
+		return config.Usage("--duration %v must be at least 10s, or 0 for no end", c.Duration)
 	}
 	opts := Options{Command: c, Out: out, Serve: serve, Log: log,
 		Color: !c.Headless && !c.IsValue() && isatty.IsTerminal(os.Stdout.Fd()) && os.Getenv("NO_COLOR") == ""}

@@ -237,7 +237,7 @@ func (s *show) event(c detect.Change) {
 		if wave.Served {
 			held = "answered from memory"
 		} else if wave.Adaptive {
-			held = "its limit follows what the site bears"
+			held = "its limit follows the capacity of the site"
 		}
 		s.screen.note(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; %s", c.Hot.Key,
 			wave.FoundMS, held)
@@ -248,7 +248,7 @@ func (s *show) event(c detect.Change) {
 			"↻ %s is a loop, not limited: %.0f %% of its %.0f/s are of %s, which meets its per-IP limit", c.Hot.Key,
 			100*c.Hot.ClientShare, c.Hot.Rate, c.Hot.HeaviestClient)
 	case c.Kind == detect.LoopEnded:
-		s.screen.note(at, good, "↻ %s is no loop any more", c.Hot.Key)
+		s.screen.note(at, good, "↻ %s is not a loop any more", c.Hot.Key)
 	default:
 		s.screen.note(at, good, "▼ %s is cold again; no longer limited", c.Hot.Key)
 	}

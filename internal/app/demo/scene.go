@@ -133,7 +133,7 @@ func viral(phase int) bool {
 func (p *plan) describe() string {
 	at := func(phase int) float64 { return p.begins[phase].Seconds() }
 	text := fmt.Sprintf("one topic takes 60 %% of the traffic three times: from %.0f s it is limited, from %.0f s "+
-		"answered\n                 from memory, and from %.0f s its limit follows what the site bears", at(limited),
+		"answered\n                 from memory, and from %.0f s its limit follows the capacity of the site", at(limited),
 		at(served), at(adaptive))
 	if p.repeats {
 		return text + fmt.Sprintf("; again every %.0f s; Ctrl-C ends it", p.length.Seconds())

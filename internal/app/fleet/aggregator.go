@@ -123,7 +123,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		return err
 	}
 	if cfg.Lease >= cfg.Detect.HotTTL {
-		return config.Usage("--aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over "+
+		return config.Usage("--aggregator.lease %v must be less than --detect.hot_ttl, %v, or hot keys are over "+
 			"before a standby renews them", cfg.Lease, cfg.Detect.HotTTL)
 	}
 	found := program.DetectConfig(cfg.Detect, a.log)

@@ -32,7 +32,7 @@ func KafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Confi
 func OpenRedis(cfg config.Redis, namespace string, budget time.Duration,
 	log *slog.Logger) (*redisclient.Client, error) {
 	if cfg.HotTTLNoInput < 0 || cfg.HotTTLNoInput > 24*time.Hour {
-		return nil, config.Usage("--redis.hot_ttl_no_input %v: want 0 to 24h", cfg.HotTTLNoInput)
+		return nil, config.Usage("--redis.hot_ttl_no_input %v must be 0 to 24h", cfg.HotTTLNoInput)
 	}
 	for setting, set := range map[string][2]string{"redis.password": {cfg.Password, cfg.PasswordFile},
 		"redis.sentinel_password": {cfg.SentinelPassword, cfg.SentinelPasswordFile}} {
@@ -102,7 +102,7 @@ func openRuleStore(cfg program.CentralConfig, namespace string,
 		}
 		return store, store.Close, nil
 	}
-	return nil, nil, config.Usage("--rules: want redis: or etcd:KEY, and not %q", cfg.Rules)
+	return nil, nil, config.Usage("--rules %q must be redis: or etcd:KEY", cfg.Rules)
 }
 
 func openEtcd(cfg config.Etcd, key string, log *slog.Logger) (*etcdrules.Store, error) {

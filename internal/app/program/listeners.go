@@ -151,11 +151,11 @@ func answersOf(cfg config.Answer) (httplimit.Responder, error) {
 	}
 	for name, value := range cfg.Refusal {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			return a, config.Usage("--answer.refusal: %q: %q is no header field", name, value)
+			return a, config.Usage("--answer.refusal: %q: %q is not a header field", name, value)
 		}
 	}
 	if cfg.Script != "" && (cfg.Script[0] != '/' || hottype.InvalidTargetReason(http.MethodGet, cfg.Script) != "") {
-		return a, config.Usage("--answer.script %q: want a path such as /hotparam.js", cfg.Script)
+		return a, config.Usage("--answer.script %q must be a path such as /hotparam.js", cfg.Script)
 	}
 	if err := cmp.Or(a.Check(), gate.CheckRetryJitter(cfg.RetryJitter)); err != nil {
 		return a, config.Usage("answer: %w", err)

@@ -199,7 +199,7 @@ const trimHistory = "@every 10m"
 
 func checkHistory(cfg config.History) error {
 	if cfg.Keep < 0 || cfg.Keep > 0 && (cfg.MaxBytes < 1<<20 || cfg.Keys < 1) {
-		return config.Usage("--history.keep %v, --history.max_bytes %d, --history.keys %d: want at least 0s, 1048576, 1",
+		return config.Usage("--history.keep %v, --history.max_bytes %d, --history.keys %d must be at least 0s, 1048576, 1",
 			cfg.Keep, cfg.MaxBytes, cfg.Keys)
 	}
 	return nil
@@ -234,7 +234,7 @@ func historyStatus(err error, setAside bool) admin.Status {
 	case err != nil:
 		return admin.Status{Name: "history", Value: "not written: " + err.Error()}
 	case setAside:
-		return admin.Status{Name: "history", OK: true, Value: "written, but a file was damaged; what was whole is kept, " +
+		return admin.Status{Name: "history", OK: true, Value: "written, but a file was damaged; its undamaged part is kept, " +
 			"and the file is in history in state.dir, with the end .damaged"}
 	}
 	return admin.Status{Name: "history", Value: "written", OK: true}

@@ -193,7 +193,7 @@ func (c *ruleFollower) status() admin.Status {
 	defer c.mu.Unlock()
 	st := admin.Status{Name: "rules", Value: fmt.Sprintf("version %d of %s", c.running.Version, c.name)}
 	if c.running.Version == 0 {
-		st.Value = "those of the file, not of " + c.name
+		st.Value = "from the file, not from " + c.name
 	}
 	switch {
 	case c.rejected.Version != 0:

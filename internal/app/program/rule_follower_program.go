@@ -87,7 +87,7 @@ func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
 		c.log.Error("the copy of the rules cannot be used", "copy", c.copy.Path(), "err", copyErr)
 	}
 	if file.HasRules() {
-		c.log.Warn("the rules are those of the file until the store has some", "store", c.name, "file", file.Path(),
+		c.log.Warn("the rules of the file are in force until the store has rules", "store", c.name, "file", file.Path(),
 			"err", storeErr)
 		return file, nil
 	}
@@ -116,7 +116,7 @@ func (c *ruleFollower) checked(file *config.Parser, r rules.Revision,
 	}
 	set, restart, err := tried(file, next, check)
 	if len(restart) > 0 {
-		err = fmt.Errorf("%s: namespace: is %q, and that of this program is another one", next.RulesFrom(), set.Namespace)
+		err = fmt.Errorf("%s: namespace %q differs from the namespace of this program", next.RulesFrom(), set.Namespace)
 	}
 	return next, set, err
 }

@@ -148,7 +148,7 @@ func proxyConfig(cfg config.Proxy, log *slog.Logger) (c proxy.Config, err error)
 		return c, err
 	}
 	if cfg.CacheMemory <= 0 || cfg.CacheTimeout <= 0 {
-		return c, config.Usage("--proxy.cache_memory %d and --proxy.cache_timeout %v have to be above 0",
+		return c, config.Usage("--proxy.cache_memory %d and --proxy.cache_timeout %v must be above 0",
 			cfg.CacheMemory, cfg.CacheTimeout)
 	}
 	if err := checkCacheMemory(cfg.CacheMemory, machineMemory(os.DirFS("/")), log); err != nil {
@@ -191,7 +191,7 @@ func TakeUpstreams(cfg *config.Proxy, set *rules.Set) error {
 func upstreamURL(flag, raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" {
-		return nil, config.Usage("--%s %q: want a URL such as http://127.0.0.1:3000", flag, raw)
+		return nil, config.Usage("--%s %q must be a URL such as http://127.0.0.1:3000", flag, raw)
 	}
 	return u, nil
 }

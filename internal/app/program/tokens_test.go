@@ -62,7 +62,7 @@ func TestReloadReplacesTokens(t *testing.T) {
 		{withTokens(after), "configuration read again", 401, 200},
 		{goodRules, "the last token of admin is gone", 401, 200},
 		{withTokens(after) + "rules: [", "", 401, 200},
-		{strings.Replace(withTokens(before), "operator", "root", 1), "ann: the role is none of", 401, 200},
+		{strings.Replace(withTokens(before), "operator", "root", 1), "ann: the role must be", 401, 200},
 	} {
 		r.write(step.text)
 		if said := r.after(2 * textfile.Settle); !strings.Contains(said, step.says) || strings.Contains(said, before) ||

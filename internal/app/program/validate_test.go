@@ -15,8 +15,8 @@ func TestValidateJudgesWhatServeJudges(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "",
 		"proxy: {upstream: 'http://127.0.0.1:3000'}":                                   "",
-		"proxy: {upstream: '127.0.0.1:3000'}":                                          `--proxy.upstream "127.0.0.1:3000": want a URL`,
-		"proxy: {upstreams: {a: b}}":                                                   `--proxy.upstreams "b": want a URL`,
+		"proxy: {upstream: '127.0.0.1:3000'}":                                          `--proxy.upstream "127.0.0.1:3000" must be a URL`,
+		"proxy: {upstreams: {a: b}}":                                                   `--proxy.upstreams "b" must be a URL`,
 		"proxy: {cache_memory: 0}":                                                     "--proxy.cache_memory 0",
 		"proxy: {upstream_tls_ca: /nonexistent}":                                       "/nonexistent",
 		"admin: {listen: '0.0.0.0:9180'}":                                              "--admin.token",

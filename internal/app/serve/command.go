@@ -32,7 +32,7 @@ func (c Command) RunTo(ctx context.Context, out io.Writer, opts program.LocalOpt
 		learning := Learning{For: *c.Learn, Out: c.LearnOut, Output: out}
 		opts.Learn = learning.Open
 	} else if c.LearnOut != "" {
-		return config.Usage("--learn-out %s: --learn says for how long to watch before it is written", c.LearnOut)
+		return config.Usage("--learn-out %s needs --learn, the time to watch before it is written", c.LearnOut)
 	}
 	local, err := program.OpenLocal(ctx, cfg, opts)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/app/program"
@@ -94,6 +95,12 @@ func TestCommand_ServesByAFileOfOtherPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
+	history := filepath.Join(dir, "history")
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+		if kept, _ := os.ReadDir(history); len(kept) > 0 {
+			break
+		}
+	}
 	cancel()
 	if err := <-ended; err != nil || answer.StatusCode != http.StatusTeapot {
 		t.Errorf("%v, answered %d", err, answer.StatusCode)
@@ -101,7 +108,7 @@ func TestCommand_ServesByAFileOfOtherPrograms(t *testing.T) {
 	if !strings.Contains(log.String(), "this program does not use redis.addr") {
 		t.Errorf("the log says nothing of Redis:\n%s", &log)
 	}
-	if kept, err := os.ReadDir(filepath.Join(dir, "history")); len(kept) == 0 {
+	if kept, err := os.ReadDir(history); len(kept) == 0 {
 		t.Errorf("no history is kept: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ const (
 
 func (l *Learning) check(stateDir, configFile string) error {
 	if l.For <= 0 || l.For > maxLearn {
-		return config.Usage("--learn %v: want more than 0s, up to %v, such as 10m", l.For, maxLearn)
+		return config.Usage("--learn %v must be above 0s and at most %v, such as 10m", l.For, maxLearn)
 	}
 	l.Out = cmp.Or(l.Out, filepath.Join(stateDir, learnedName))
 	if isFile(l.Out, configFile) {

@@ -192,9 +192,9 @@ func TestWrongLearning(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, l := range map[string]Learning{
-		"--learn 0s: want more than 0s":      {},
+		"--learn 0s must be above 0s":        {},
 		"--learn -1m0s":                      {For: -time.Minute},
-		"up to 24h0m0s":                      {For: 24*time.Hour + 1},
+		"at most 24h0m0s":                    {For: 24*time.Hour + 1},
 		"which is in force":                  {For: time.Minute, Out: filepath.Join(dir, ".", "hotparam.yaml")},
 		"nothing could be written to":        {For: time.Minute, Out: filepath.Join(dir, "none", "x.yaml")},
 		"hotparam.yaml/x.yaml: open":         {For: time.Minute, Out: filepath.Join(inForce, "x.yaml")},

@@ -103,7 +103,7 @@ func newCustomParser(text string) (*Parser, error) {
 	for pair := range strings.SplitSeq(fields, ",") {
 		role, name, _ := strings.Cut(strings.TrimSpace(pair), "=")
 		if name == "" || !slices.Contains(roleNames[:], role) {
-			return nil, fmt.Errorf("accesslog: %q: want ROLE=FIELD with a role of %s", pair,
+			return nil, fmt.Errorf("accesslog: %q must be ROLE=FIELD with a role of %s", pair,
 				strings.Join(roleNames[:], ", "))
 		}
 		p.named[role] = name

@@ -146,7 +146,7 @@ func (m *Monitor) updateFailure(now time.Time) {
 	m.good = holdsSince(m.good, now, loss < maxLoss/2 || missing < minMissing)
 	switch {
 	case !m.bad.IsZero() && now.Sub(m.bad) >= lossAfter:
-		m.failure = fmt.Errorf("%.0f %% of what is sent there does not arrive", loss*100)
+		m.failure = fmt.Errorf("%.0f %% of the data sent there does not arrive", loss*100)
 	case !m.good.IsZero() && now.Sub(m.good) >= worksAfter:
 		m.failure = nil
 	}

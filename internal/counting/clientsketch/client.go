@@ -187,7 +187,7 @@ type Member struct {
 const MaxN = hottype.MaxCount
 
 var errMember = errors.New(
-	"clientsketch: not a member of a set of clients; want seen=N, 8 hex digits, or a client in hex and =N")
+	"clientsketch: not a member of a set of clients; a member is seen=N, 8 hex digits, or a client in hex and =N")
 
 // ParseMember parses one member, without a line feed. It rejects text that AppendMembers does not write, and keeps no
 // part of member.

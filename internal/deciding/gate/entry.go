@@ -17,7 +17,7 @@ const maxRetryJitter = time.Hour
 // CheckRetryJitter returns an error if Config.RetryJitter is out of its bounds.
 func CheckRetryJitter(d time.Duration) error {
 	if d < 0 || d > maxRetryJitter {
-		return fmt.Errorf("gate: retry_jitter %v: want 0s to %v", d, maxRetryJitter)
+		return fmt.Errorf("gate: retry_jitter %v must be 0s to %v", d, maxRetryJitter)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type Stats struct {
 	WouldDeny   uint64            `metric:"hotparam_gate_would_deny_total" help:"Requests allowed that a limit in shadow mode would have denied."`
 	WouldDenyIP uint64            `metric:"hotparam_gate_would_deny_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
 	// WouldDenyBy holds the number of WouldDeny requests by Verdict.WouldDenyRule, or nil if there are none.
-	WouldDenyBy map[string]uint64 `metric:"hotparam_gate_would_deny_by_rule_total" label:"rule" help:"Requests allowed that something in shadow mode would have denied, by what would have denied first: a rule, ip_fixed, ip_sliding, or the ID of an override. At most 1000 have a number of their own; (other) has the rest."`
+	WouldDenyBy map[string]uint64 `metric:"hotparam_gate_would_deny_by_rule_total" label:"rule" help:"Requests allowed that something in shadow mode would have denied, by the first that would have denied: a rule, ip_fixed, ip_sliding, or the ID of an override. At most 1000 have a number of their own; (other) has the rest."`
 	Delayed     uint64            `metric:"hotparam_gate_delayed_total" help:"Requests allowed that have to wait before they go on."`
 
 	guarded.Stats

@@ -134,7 +134,7 @@ func (o *outbox) report(err error, keys int) {
 func (o *outbox) publishFinal(ctx context.Context, set report.HotSet) {
 	err := o.publish(ctx, set)
 	if _, stands := standsBy(err); err != nil && !stands {
-		o.cfg.Log.Warn("aggregate: the last hot set was not published; what readers have expires by itself",
+		o.cfg.Log.Warn("aggregate: the last hot set was not published; the copies of readers expire by themselves",
 			"err", err, "keys", len(set.Keys))
 	}
 }

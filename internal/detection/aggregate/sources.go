@@ -77,7 +77,7 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	slept := now.Sub(s.looked)
 	if !s.looked.IsZero() && slept > SilentAfter {
 		v.incomplete = true
-		s.cfg.Log.Warn("aggregate: this process stood still; hot keys do not cool by what was not counted meanwhile",
+		s.cfg.Log.Warn("aggregate: this process stood still; hot keys do not cool by the counts missed meanwhile",
 			"for", slept.Round(time.Millisecond), "hot_keys", keys)
 	}
 	s.looked = now

@@ -50,7 +50,7 @@ type Stats struct {
 	// N was not positive, or too large to be summed
 	DroppedBad            uint64 `metric:"hotparam_aggregate_detect_dropped_bad_total" help:"Counts with an impossible number."`
 	DroppedNoRule         uint64 `metric:"hotparam_aggregate_detect_dropped_no_rule_total" help:"Counts of a resource that no rule has."`
-	DroppedClientSketches uint64 `metric:"hotparam_aggregate_detect_dropped_client_sketches_total" help:"Times that the clients of a key were forgotten to make room for those of others; until they are known again, the key counts as one client's."`
+	DroppedClientSketches uint64 `metric:"hotparam_aggregate_detect_dropped_client_sketches_total" help:"Times that the clients of a key were forgotten to make room for clients of other keys; until they are known again, the key counts as one client's."`
 	Pruned                uint64 `metric:"hotparam_aggregate_detect_pruned_total" help:"Keys over their threshold left out of the hot set because heavier ones fill it."`
 	Displaced             uint64 `metric:"hotparam_aggregate_detect_displaced_total" help:"Keys pushed out of the hot set by heavier ones."`
 	NotCanonical          uint64 `metric:"hotparam_aggregate_detect_not_canonical_total" help:"Counts of keys over their threshold that are not hot because no request has them: they are not in canonical form (docs/protocol.md)."`

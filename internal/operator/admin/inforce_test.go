@@ -54,7 +54,7 @@ func TestLimitsAreShownAsTheyAreInForce(t *testing.T) {
 	w.second()
 	var list struct{ Keys []live.HotKey }
 	ask("/v1/hot", "HotList", &list)
-	const text = "200/s, burst 20 now, all hot keys together 14 in flight; adapts to what default bears, 20 to 2000/s"
+	const text = "200/s, burst 20 now, all hot keys together 14 in flight; adapts to the capacity of default, 20 to 2000/s"
 	if l := list.Keys[0].Limit; l.Text != text || l.Limit != 2000 || l.WindowMS != 10_000 || !l.Adaptive {
 		t.Errorf("%+v", l)
 	}

@@ -129,7 +129,7 @@ func Graphite(in graphite.Inspection, want Expected) []Finding {
 		l.ok("graphite-web %s", in.Version)
 	}
 	if in.PollErr != "" {
-		l.fail(Finding{What: "what the aggregator asks is refused: " + in.PollErr,
+		l.fail(Finding{What: "the query of the aggregator is rejected: " + in.PollErr,
 			Why: "no counts come from Graphite: nothing becomes hot",
 			Fix: "graphite: {targets: …}   # without the function that it does not have"})
 	}
@@ -169,7 +169,7 @@ func (l *list) graphiteData(in graphite.Inspection, want Expected) {
 		}
 		l.warn(Finding{What: fmt.Sprintf("the newest point of %d metrics of ours is %s old", in.Series, age),
 			Why: "counts that come later than detect.lateness are dropped",
-			Fix: "hotparam doctor --statsd.admin HOST:8126 --carbon.conf DIR   # says whether StatsD or carbon is slow"})
+			Fix: "hotparam doctor --statsd.admin HOST:8126 --carbon.conf DIR   # reports whether StatsD or carbon is slow"})
 	default:
 		l.ok("the newest point of %d metrics of ours is %v old", in.Series, in.Age.Round(time.Second))
 	}
@@ -178,7 +178,7 @@ func (l *list) graphiteData(in graphite.Inspection, want Expected) {
 	case in.Step > want.Window:
 		l.fail(Finding{What: fmt.Sprintf("points are %v apart; the shortest window is %v", in.Step, want.Window),
 			Why: "a window cannot be judged by points that are further apart",
-			Fix: "hotparam doctor --carbon.conf DIR   # says which line of storage-schemas.conf"})
+			Fix: "hotparam doctor --carbon.conf DIR   # names the line of storage-schemas.conf"})
 	case in.Step > in.Flush:
 		l.fail(Finding{What: fmt.Sprintf("points are %v apart; graphite.flush is %v", in.Step, in.Flush),
 			Why: "of several flushes in one point the last wins: the counts before it are lost",

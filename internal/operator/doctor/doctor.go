@@ -100,7 +100,7 @@ func (l *list) warn(f Finding) { l.add(Warn, f) }
 func (l *list) fail(f Finding) { l.add(Fail, f) }
 
 func (l *list) unknown(what, reason string) {
-	l.warn(Finding{What: what + " is not known: " + reason, Why: "what is not known cannot be judged"})
+	l.warn(Finding{What: what + " is not known: " + reason, Why: "an unknown value cannot be judged"})
 }
 
 // bytes writes a size for people, such as 16 MiB.

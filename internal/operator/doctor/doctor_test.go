@@ -340,7 +340,7 @@ func TestRedisWithTheDocumentedUsers(t *testing.T) {
 			t.Errorf("%s: %+v", user, f)
 		}
 		if !s.Before(7, 0) && find(found, OK, may) == (Finding{}) ||
-			find(found, OK, "no key is thrown away") != (Finding{}) ||
+			find(found, OK, "no key is evicted") != (Finding{}) ||
 			find(found, Warn, "INFO is not known") == (Finding{}) {
 			t.Errorf("%s: %+v", user, found)
 		}
@@ -387,7 +387,7 @@ func TestKafka(t *testing.T) {
 		{"nobody reads", with(func(in *kafka.Inspection) { in.Members = 0 }), Warn, "no member"},
 		{"two namespaces in one group", with(func(in *kafka.Inspection) {
 			in.Members, in.Strangers = 2, []string{"hotparam-shop"}
-		}), Fail, "no aggregators of this namespace: client ids hotparam-shop"},
+		}), Fail, "not aggregators of this namespace: client ids hotparam-shop"},
 		{"too many read", with(func(in *kafka.Inspection) { in.Members = 9 }), Warn, "9 members for 8"},
 		{"behind", with(func(in *kafka.Inspection) { in.Lag = 5000 }), Warn, "5000 records behind"},
 		{"secret", with(func(in *kafka.Inspection) { in.Unknown = map[string]string{"settings": "denied"} }), Warn,
@@ -408,7 +408,7 @@ func TestGraphite(t *testing.T) {
 		{"good", Graphite(good, want()), OK, ""},
 		{"gone", with(func(in *graphite.Inspection) { in.Err = "answered 401" }), Fail, "401"},
 		{"no function", with(func(in *graphite.Inspection) { in.PollErr = "answered 400" }), Fail,
-			"refused: answered 400"},
+			"rejected: answered 400"},
 		{"old", with(func(in *graphite.Inspection) { in.Version = "0.9.16" }), Warn, "version 0.9.16"},
 		{"silent", with(func(in *graphite.Inspection) { in.Version = "" }), Warn, "not known"},
 		{"clock", with(func(in *graphite.Inspection) { in.ClockAhead = 5 * time.Second }), Warn, "5s ahead"},

@@ -20,7 +20,7 @@ func Gateways(admin string, refused map[string]int) []Finding {
 		l.fail(Finding{
 			What: fmt.Sprintf("the listener %s refused gateways within the last minute (addresses: %d): their token is missing or wrong",
 				name, n),
-			Why: "they get no verdicts: requests pass or fail by what their files say of no answer, and no limit holds",
+			Why: "they get no verdicts: requests pass or fail by the failure setting of their files, and no limit holds",
 			Fix: fmt.Sprintf("give the gateway the token of %s.token_file; to replace a token write both there, the new one in the first line",
 				name)})
 	}

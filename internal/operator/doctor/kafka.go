@@ -23,7 +23,7 @@ func Kafka(in kafka.Inspection, create bool, want Expected) []Finding {
 	if in.Missing {
 		level, why := Fail, "the programs do not create it (kafka.create is off): counts are dropped"
 		if create {
-			level, why = Warn, "the first program that starts creates it with what the cluster has for defaults"
+			level, why = Warn, "the first program that starts creates it with the defaults of the cluster"
 		}
 		l.add(level, Finding{What: "the topic does not exist", Why: why,
 			Fix: kafkaTool(in, "kafka-topics.sh",
@@ -98,7 +98,7 @@ func (l *list) kafkaSettings(in kafka.Inspection, want Expected) {
 	}
 	if n, err := strconv.ParseInt(in.Settings["max.message.bytes"], 10, 64); err == nil && n < kafka.MaxRecordBytes {
 		l.fail(Finding{What: fmt.Sprintf("max.message.bytes is %d", n),
-			Why: fmt.Sprintf("senders write up to %d: what is larger is refused, and is written again in smaller parts; "+
+			Why: fmt.Sprintf("senders write up to %d: larger records are rejected and written again in smaller parts; "+
 				"a single key that is too large is dropped", kafka.MaxRecordBytes),
 			Fix: alter("max.message.bytes=" + strconv.Itoa(kafka.MaxRecordBytes+4096))})
 	}
@@ -115,7 +115,7 @@ func (l *list) kafkaGroup(in kafka.Inspection) {
 	l.where = fmt.Sprintf("kafka %s, group %s", strings.Join(in.Brokers, ","), in.Group)
 	describe := kafkaTool(in, "kafka-consumer-groups.sh", "--describe --group "+in.Group)
 	if len(in.Strangers) > 0 {
-		l.fail(Finding{What: "the group has members that are no aggregators of this namespace: client ids " +
+		l.fail(Finding{What: "the group has members that are not aggregators of this namespace: client ids " +
 			strings.Join(in.Strangers, ", "),
 			Why: "each reads only a part of the partitions: the counts of the others are lost to it for ever",
 			Fix: "kafka.group: a group of its own for each namespace   # " + describe + " --members"})
@@ -133,7 +133,7 @@ func (l *list) kafkaGroup(in kafka.Inspection) {
 	}
 	if in.Lag > maxLag {
 		l.warn(Finding{What: fmt.Sprintf("the group is %d records behind", in.Lag),
-			Why: "counts that come later than detect.lateness are dropped: what is hot is seen late or not at all",
+			Why: "counts that come later than detect.lateness are dropped: hot keys are found late or not at all",
 			Fix: describe + "   # then start more aggregators"})
 	}
 }

@@ -64,7 +64,7 @@ func tooFewSentinels(in redisclient.Inspection) bool {
 // redisSentinels judges the Sentinels, which name the master. A majority must answer.
 func (l *list) redisSentinels(in redisclient.Inspection) {
 	if tooFewSentinels(in) {
-		why := "the master is used while it says itself that it is one; if the others replace it, that is not noticed"
+		why := "the master is used while it reports itself as one; a replacement by the others is not noticed"
 		if in.Err != "" {
 			why = "no program finds the master, which may be well: " + in.Err
 		}
@@ -128,10 +128,10 @@ func (l *list) redisDenied(user string, denied []redisclient.Denied) {
 
 // redisUnknown reports a fact that the server does not show, with the right that is missing.
 func (l *list) redisUnknown(in redisclient.Inspection, name string) {
-	f := Finding{What: name + " is not known: " + in.Unknown[name], Why: "what is not known cannot be judged"}
+	f := Finding{What: name + " is not known: " + in.Unknown[name], Why: "an unknown value cannot be judged"}
 	rights := map[string]string{"INFO": "+info", "CONFIG GET": "+config|get", "CLUSTER INFO": "+cluster|info"}
 	if right, ok := rights[name]; ok && strings.Contains(in.Unknown[name], "NOPERM") {
-		f.What += "; memory, eviction and what is on disk are not judged"
+		f.What += "; memory, eviction and persistence are not judged"
 		f.Fix = fmt.Sprintf("hotparam doctor --redis.username ADMINISTRATOR, or: redis-cli ACL SETUSER %s '%s'",
 			in.Rights.User, right)
 	}
@@ -145,7 +145,7 @@ func (l *list) redisRole(in redisclient.Inspection) {
 			Fix: "redis.addr: the address of its master (redis-cli INFO replication: master_host, master_port)"})
 	}
 	if in.ClusterState != "" && in.ClusterState != "ok" {
-		l.fail(Finding{What: fmt.Sprintf("the cluster says its state is %q", in.ClusterState),
+		l.fail(Finding{What: fmt.Sprintf("the cluster reports the state %q", in.ClusterState),
 			Why: "some or all keys cannot be reached", Fix: "redis-cli --cluster check " + in.Addrs[0]})
 	}
 	if in.WholeOnly {
@@ -162,7 +162,7 @@ func (l *list) redisMemory(in redisclient.Inspection) {
 	switch {
 	case evicts && in.Evicted > 0:
 		l.fail(Finding{What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy, in.Evicted),
-			Why: "limits, hot keys and overrides go like any other key: who was limited or blocked begins anew",
+			Why: "limits, hot keys and overrides are evicted like any other key: a limited or blocked client starts again",
 			Fix: fix})
 	case evicts:
 		l.warn(Finding{What: fmt.Sprintf("maxmemory-policy is %s with maxmemory %s", in.Policy, bytes(in.MaxMemory)),
@@ -172,7 +172,7 @@ func (l *list) redisMemory(in redisclient.Inspection) {
 			Why: "when it is full, writes are refused: limits are local then",
 			Fix: fmt.Sprintf("redis-cli CONFIG SET maxmemory %d", 2*in.MaxMemory)})
 	default:
-		l.ok("no key is thrown away for want of memory")
+		l.ok("no key is evicted when memory is full")
 	}
 }
 
@@ -180,7 +180,7 @@ func (l *list) redisDurability(in redisclient.Inspection) {
 	_, hidden := in.Unknown["CONFIG GET"]
 	switch {
 	case in.AppendOnly:
-		l.ok("what is written survives a restart (appendonly)")
+		l.ok("written data survives a restart (appendonly)")
 	case in.Overrides > 0 && !in.SavesToRDB && !hidden:
 		l.fail(Finding{What: fmt.Sprintf("it holds %d overrides and writes nothing to disk", in.Overrides),
 			Why: "after a restart every live override is gone",

@@ -87,7 +87,7 @@ func (l *list) rule(r *rules.Rule, shared bool) {
 	}
 	if r.Limit.Mode == hottype.ModeShadow {
 		l.warn(Finding{What: name + ": its limit is in shadow mode",
-			Why: "what it would deny is counted and let pass", Fix: "limit: {mode: enforce}"})
+			Why: "requests that it would deny are counted and allowed", Fix: "limit: {mode: enforce}"})
 	}
 	if r.Limit.Scope == rules.ScopeCluster && !shared {
 		l.warn(Finding{What: name + ": its limit is shared by all limiters, and no Redis is configured",
@@ -165,10 +165,10 @@ func Cache(in CacheInspection, set *rules.Set) []Finding {
 		l.cacheUnknown(set)
 	case in.Err != "":
 		l.fail(Finding{What: "it does not answer: " + in.Err,
-			Why: "what upstreams send with the responses that are stored cannot be judged",
+			Why: "the headers of stored responses cannot be judged",
 			Fix: "hotparam doctor --admin http://127.0.0.1:9180   # and --token-file FILE if it requires a token"})
 	case !in.Present:
-		l.unknown("what upstreams send with stored responses",
+		l.unknown("the headers of stored responses",
 			"this program has no response cache; name a limiter-sidecar with proxy.listen, or hotparam serve, by --admin")
 	case len(in.Silent) == 0:
 		l.ok("each stored response came with Cache-Control or Vary")
@@ -201,7 +201,7 @@ func (l *list) cacheUnknown(set *rules.Set) {
 	}
 	if len(names) > 0 {
 		l.where = "response cache"
-		l.warn(Finding{What: "what upstreams send with stored responses is not known, for " + strings.Join(names, ", "),
+		l.warn(Finding{What: "the headers of stored responses are not known, for " + strings.Join(names, ", "),
 			Why: "one client's response is served to all if the upstream sends neither Cache-Control nor Vary",
 			Fix: "hotparam doctor --admin http://127.0.0.1:9180   # the running program with the cache"})
 	}

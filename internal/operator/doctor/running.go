@@ -16,7 +16,7 @@ func RunningRules(admin string, rules []RunningRule, others []string) []Finding 
 		}
 	}
 	for _, name := range others {
-		l.warn(Finding{What: name + " runs other rules", Why: "what is hot and what is limited does not fit together",
+		l.warn(Finding{What: name + " runs other rules", Why: "hot keys and limits do not match",
 			Fix: "give all programs one file, or the rules of one store; hotparam rules status lists them"})
 	}
 	if len(l.findings) == 0 && len(rules) > 0 {

@@ -24,12 +24,12 @@ func StatsD(in statsd.Inspection, want Expected) []Finding {
 			Why: "UDP has no answer: senders lose every count without an error",
 			Fix: "start the server, or fix statsd.addr"})
 	default:
-		l.ok("nothing says that %s does not take datagrams (UDP says no more)", in.Addr)
+		l.ok("no sign that %s does not take datagrams (UDP reports no more)", in.Addr)
 	}
 	l.statsdAdmin(in)
 	if in.FileErr != "" {
 		l.fail(Finding{What: "the configuration of the server cannot be read: " + in.FileErr, Where: in.File,
-			Why: "what is not known cannot be judged", Fix: "fix --statsd.config"})
+			Why: "an unknown value cannot be judged", Fix: "fix --statsd.config"})
 	}
 	if !in.Known {
 		return l.findings
@@ -54,14 +54,14 @@ func (l *list) statsdAdmin(in statsd.Inspection) {
 			Why: "how the server is set up cannot be seen; other servers than the Node.js one have no such interface",
 			Fix: "mgmt_port: 8126   // in config.js, or give the file: --statsd.config config.js"})
 	case in.Health != "up":
-		l.warn(Finding{What: "the server says its health is " + strconv.Quote(in.Health), Where: in.Admin,
+		l.warn(Finding{What: "the server reports its health as " + strconv.Quote(in.Health), Where: in.Admin,
 			Why: "proxies send it nothing", Fix: "echo health up | nc -q1 " + in.Admin})
 	default:
-		l.ok("the server says its health is up (%s)", in.Admin)
+		l.ok("the server reports its health as up (%s)", in.Admin)
 	}
 	if n, err := strconv.ParseInt(in.BadLines, 10, 64); err == nil && n > 0 {
 		l.warn(Finding{What: fmt.Sprintf("the server could not read %d lines", n), Where: in.Admin,
-			Why: "what they counted is lost",
+			Why: "their counts are lost",
 			Fix: "dumpMessages: true   // in config.js, for a moment: the log shows the lines"})
 	}
 }
@@ -72,10 +72,10 @@ func (l *list) statsdFlush(in statsd.Inspection, want Expected) {
 		l.ok("flushInterval %v is within the shortest window of %v", flush, want.Window)
 		return
 	}
-	level, why := Warn, "the history in Graphite does not show what was hot for less; what is hot is detected elsewhere"
+	level, why := Warn, "the history in Graphite does not show keys that were hot for less; detection happens elsewhere"
 	if want.FromGraphite {
 		level, why = Fail,
-			"detection reads what the server flushes: a key is hot long before it is known, and a short burst never is"
+			"detection reads the flushes of the server: a key is found long after it became hot, and a short burst never"
 	}
 	l.add(level, Finding{Why: why,
 		What: fmt.Sprintf("flushInterval is %v, longer than the shortest window of %v", flush, want.Window),
@@ -213,7 +213,7 @@ func CheckSenders(s Senders, set *rules.Set, path string) []Finding {
 		case s.NoClientsSetting != "":
 			l.fail(Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and with %s senders do not name clients",
 				r.Name, r.Hot.MinClients, s.NoClientsSetting),
-				Why: "requests without a client count as those of one client: none of its keys becomes hot",
+				Why: "requests without a client count as one client: none of its keys becomes hot",
 				Fix: "take " + s.NoClientsSetting + " away, or min_clients"})
 		case s.Graphite:
 			l.warn(Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and Graphite does not know clients", r.Name,

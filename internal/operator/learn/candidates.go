@@ -106,7 +106,7 @@ func (s *survey) measurePeaks(ctx context.Context, l *learner, all []*candidate,
 		}
 		set, err := rules.Parse("candidates", []byte(text.String()))
 		if err != nil {
-			return fmt.Errorf("learn: the candidates are no rules, which is a mistake of this program: %w", err)
+			return fmt.Errorf("learn: the candidates are not rules, which is a mistake of this program: %w", err)
 		}
 		var sc rules.Scratch
 		_, err = l.read(ctx, func(seen *replay.Seen) {

@@ -90,7 +90,7 @@ func (p *Proposal) replayEnforced(ctx context.Context, l *learner, cfg replay.Co
 	var h deniedClients
 	set, err := rules.Parse("proposal", []byte(p.formatConfig(enforce, divide)))
 	if err != nil {
-		return nil, h, fmt.Errorf("learn: the proposal is no configuration, which is a mistake of this program: %w",
+		return nil, h, fmt.Errorf("learn: the proposal is not a configuration, which is a mistake of this program: %w",
 			err)
 	}
 	sources, err := l.logs()

@@ -238,9 +238,9 @@ func (c *clock) faultReason() string {
 	switch {
 	case c.requests < leastForClock:
 	case c.timeSpan() > 6*time.Hour && used(c.minutes) <= few:
-		return "the time of this log is squeezed, into the same few minutes of every hour, which says nothing about rates"
+		return "the time of this log is squeezed, into the same few minutes of every hour, so it shows no rates"
 	case c.timeSpan() > 10*time.Minute && used(c.seconds) <= few:
-		return "the time of this log is rounded, to the same few seconds of every minute, which says nothing about rates"
+		return "the time of this log is rounded, to the same few seconds of every minute, so it shows no rates"
 	}
 	return ""
 }

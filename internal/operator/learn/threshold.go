@@ -227,7 +227,7 @@ func (v *visitors) proposeWindows(proxied, clock string) perIP {
 	case clock != "":
 		p.none = clock
 	case len(second) < leastOrdinary:
-		p.none = fmt.Sprintf("the log has %d ordinary clients; %d are needed to say what people do", len(second),
+		p.none = fmt.Sprintf("the log has %d ordinary clients; %d are needed to describe the behaviour of people", len(second),
 			leastOrdinary)
 	}
 	if p.none != "" {

@@ -90,11 +90,11 @@ const (
 
 func (p *Proposal) listDoubts() (all []string) {
 	if p.cut != nil {
-		all = append(all, fmt.Sprintf("The log could not be read to its end (%v): this is learned from what could be read.",
+		all = append(all, fmt.Sprintf("The log could not be read to its end (%v): this is learned from the part before.",
 			p.cut))
 	}
 	if n, clients := p.Read.Requests, len(p.visitors.all); n < smallRequests || clients < smallClients {
-		all = append(all, fmt.Sprintf("The log is small: %s requests by %s clients show little of what is usual.",
+		all = append(all, fmt.Sprintf("The log is small: %s requests by %s clients show little of the usual traffic.",
 			replay.Grouped(n), replay.Grouped(int64(clients))))
 	}
 	for client, c := range p.visitors.all {
@@ -164,12 +164,12 @@ func (p *Proposal) writeRule(f *file, r *proposed, m mode, divide int64) {
 	rate, burst, served := r.guessLimit()
 	if served > 0 {
 		f.writeComment("    ",
-			"GUESS: a log does not know what the service bears. It served %d in 5 s for one value; this "+
+			"GUESS: a log does not show the capacity of the service. It served %d in 5 s for one value; this "+
 				"is at least twice that.", served)
 	} else {
-		f.writeComment("    ", "GUESS: a log does not know what the service bears, and no value was requested often.")
+		f.writeComment("    ", "GUESS: a log does not show the capacity of the service, and no value was requested often.")
 	}
-	f.writeComment("    ", "Measure the service, lower the limit, watch what it would deny, then take mode: enforce.")
+	f.writeComment("    ", "Measure the service, lower the limit, watch the would-be denials, then take mode: enforce.")
 	f.writeLine("    limit: {rate: %d/s, burst: %d, mode: %s}", max(1, rate/divide), max(1, burst/divide), m)
 }
 
@@ -226,11 +226,11 @@ func (r *proposed) guessLimit() (rate, burst, served int64) {
 
 func (p *Proposal) writeCatchAll(f *file) {
 	f.writeComment("  ",
-		"Everything else is watched and never limited: what becomes hot here may want a rule of its own.")
+		"Everything else is watched and never limited: a key that becomes hot here may need a rule of its own.")
 	f.writeLine(`  - name: "*"`)
 	f.writeLine(`    params: ["*"]`)
 	f.writeComment("    ",
-		"Noise, which gives one page many keys. utm_* to _ are what links and libraries usually bring.")
+		"Noise, which makes many keys of one page. Links and libraries usually add utm_* to _.")
 	for _, i := range p.ignored {
 		f.writeComment("    ", "%s: %s requests; %s.", i.glob, replay.Grouped(i.requests), i.why)
 	}
@@ -238,7 +238,7 @@ func (p *Proposal) writeCatchAll(f *file) {
 	t := &p.rest
 	switch {
 	case p.squeezed != "":
-		f.writeComment("    ", "GUESS: the log says nothing about rates.")
+		f.writeComment("    ", "GUESS: the log shows no rates.")
 	case t.hasViralValues():
 		f.writeComment("    ", "Most requests for one of them in %d s: %s. The threshold is in the gap.",
 			t.window, formatGap(t))

@@ -97,7 +97,7 @@ type AccessLogStats struct {
 
 type ListenerStats struct {
 	Listeners   map[string]listener.Stats `label:"listener"`
-	MemoryLimit int64                     `metric:"hotparam_memory_limit_bytes" help:"Memory that the process may take: GOMEMLIMIT, or what the container or machine has; 0: unknown."`
+	MemoryLimit int64                     `metric:"hotparam_memory_limit_bytes" help:"Memory that the process may take: GOMEMLIMIT, or the memory of the container or machine; 0: unknown."`
 }
 
 // GatewayStats counts the gateways that a limiter refuses, by listener.
@@ -120,7 +120,7 @@ type ReloadStats struct {
 }
 
 type RulesStats struct {
-	Version      int64 `metric:"hotparam_rules_version" help:"Version of the rules in force, by the central store; 0: they are those of a file."`
+	Version      int64 `metric:"hotparam_rules_version" help:"Version of the rules in force, by the central store; 0: the rules come from a file."`
 	Stored       int64 `metric:"hotparam_rules_stored_version" help:"Version that the central store of rules held last."`
 	Rejected     bool  `metric:"hotparam_rules_rejected" help:"1 while rules in the central store are rejected and those from before them hold."`
 	Behind       bool  `metric:"hotparam_rules_behind" help:"1 while the central store has lost the rules that are in force."`

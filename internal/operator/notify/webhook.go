@@ -70,7 +70,7 @@ func newSchema() *conf.Schema {
 func ReadWebhooks(text []byte) (list []Webhook, err error) {
 	node, err := conf.Document("", text)
 	if err != nil {
-		return nil, errors.New("want a list of webhooks, such as [{name: ops, url: https://example.org/hook}]")
+		return nil, errors.New("the file must be a list of webhooks, such as [{name: ops, url: https://example.org/hook}]")
 	}
 	v := webhooks.Decode("", node, &list)
 	v.Settle(&list)
@@ -97,11 +97,11 @@ func (w *Webhook) check() error {
 	}
 	switch {
 	case (w.URL == "") == (w.URLFile == ""):
-		return wrong("url", "want one of url and url_file")
+		return wrong("url", "set one of url and url_file")
 	case w.Secret != "" && w.SecretFile != "":
 		return wrong("secret", "secret and secret_file are both set; keep one")
 	case w.Secret != "" && len(w.Secret) < minSecret:
-		return wrong("secret", "has %d bytes, want at least %d; make one with: openssl rand -hex 24",
+		return wrong("secret", "has %d bytes, it must have at least %d; make one with: openssl rand -hex 24",
 			len(w.Secret), minSecret)
 	}
 	for i, kind := range w.Events {
@@ -125,7 +125,7 @@ func (w *Webhook) check() error {
 func (w Webhook) target(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("want a URL such as https://example.org/hook; " +
+		return nil, errors.New("must be a URL such as https://example.org/hook; " +
 			"the value is not shown, because it may be a secret")
 	}
 	u.Fragment = ""
@@ -154,7 +154,7 @@ func (w Webhook) read() (target *url.URL, secret []byte, err error) {
 			return nil, nil, fmt.Errorf("secret_file: %w", err)
 		}
 		if len(text) < minSecret {
-			return nil, nil, fmt.Errorf("secret_file: %s has %d bytes, want at least %d; "+
+			return nil, nil, fmt.Errorf("secret_file: %s has %d bytes, it must have at least %d; "+
 				"write one with: openssl rand -hex 24 > %s", w.SecretFile, len(text), minSecret, w.SecretFile)
 		}
 	}

@@ -191,7 +191,7 @@ func (r *replayer) recordReadError(i int, err error) {
 		return
 	}
 	src := r.sources[i]
-	err = fmt.Errorf("replay: %s: reading after line %d: %w; the report holds what is before", src.name, src.line, err)
+	err = fmt.Errorf("replay: %s: reading after line %d: %w; the report holds the lines before", src.name, src.line, err)
 	r.origins[i].Error = err.Error()
 	r.errs = append(r.errs, err)
 }

@@ -89,7 +89,7 @@ func (p *page) writeSummary(r *Report) {
 		{r.NoRule, "requests match no rule"},
 		{r.Dropped.Keys, "requests are for keys beyond the number that is tracked"},
 		{r.Dropped.Clients, "requests are by clients beyond the number that is tracked"},
-		{r.Dropped.Spans + r.Dropped.HotSeconds, "entries of what was hot are left out, there are too many"},
+		{r.Dropped.Spans + r.Dropped.HotSeconds, "entries of hot keys are left out, there are too many"},
 		{r.Dropped.Uncertain,
 			"requests may be missing from the count of a key over its window, there were too many keys"},
 		{r.Dropped.EarlySeconds, "seconds were judged early, because memory for putting lines in order was full"},

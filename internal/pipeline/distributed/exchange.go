@@ -20,7 +20,7 @@ func (a *Aggregator) exchange(ctx context.Context) error {
 		defer cancel()
 		all, err := a.Feed.ExchangeAggregators(bounded, a.Report())
 		if err != nil && !failing && ctx.Err() == nil {
-			a.log.Warn("what other aggregators have seen of each rule is not known; trying again", "err", err)
+			a.log.Warn("the traffic of each rule at other aggregators is not known; trying again", "err", err)
 		}
 		failing = err != nil
 		for i := range all {

@@ -58,7 +58,7 @@ func TestTokenIsReadAndChecked(t *testing.T) {
 		{"", "", "", ""},
 		{token, "", token, ""},
 		{"", file(token + "\n"), token, ""},
-		{"short", "", "", "--x.token: the token has 5 characters, want at least 16"},
+		{"short", "", "", "--x.token: the token has 5 characters, it must have at least 16"},
 		{"s3cret of the test", "", "", "holds a space"},
 		{"s3cret-of-the-tést", "", "", "beyond ASCII"},
 		{"", file(token + "\r\n\n another-token-of-it \n"), token + " another-token-of-it", ""},

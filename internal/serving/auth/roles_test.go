@@ -82,7 +82,7 @@ func TestWrongTokenLines(t *testing.T) {
 	for _, c := range []struct{ name, line, err string }{
 		{"ann", token, "ann: it is not of 2 or 4 words"},
 		{"ann", "viewer " + token, "ann: the hash is not sha256:"},
-		{"ann", token + " " + good[7:], "ann: the role is none of"},
+		{"ann", token + " " + good[7:], "ann: the role must be"},
 		{"ann", "viewer sha256:" + strings.Repeat("0", 62), "ann: the hash is not"},
 		{"ann", good + " till 2027-01-01", "it is not of 2 or 4 words"},
 		{"ann", good + " until tomorrow", "its end is neither"},
@@ -167,15 +167,15 @@ func TestWrongSSOSettings(t *testing.T) {
 		err string
 	}{
 		{SSOSettings{Groups: "X-Groups"}, "--admin.sso_user_header: it is empty"},
-		{SSOSettings{User: "X User", Proxies: []string{"10.0.0.1"}, Roles: some}, "is no name of a header field"},
-		{SSOSettings{User: "X-User", Roles: some}, "Set both"},
-		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}}, "Set both"},
-		{SSOSettings{User: "X-User", Proxies: []string{"proxy.example"}, Roles: some}, `"proxy.example" is no network`},
-		{SSOSettings{User: "X-User", Proxies: []string{"0.0.0.0/0"}, Roles: some}, `"0.0.0.0/0" is no network`},
+		{SSOSettings{User: "X User", Proxies: []string{"10.0.0.1"}, Roles: some}, "is not a name of a header field"},
+		{SSOSettings{User: "X-User", Roles: some}, "set both"},
+		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}}, "set both"},
+		{SSOSettings{User: "X-User", Proxies: []string{"proxy.example"}, Roles: some}, `"proxy.example" must be a network`},
+		{SSOSettings{User: "X-User", Proxies: []string{"0.0.0.0/0"}, Roles: some}, `"0.0.0.0/0" must be a network`},
 		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}, Roles: map[string]string{"ann": "admin"}},
-			`"ann": want user:NAME`},
+			`"ann" must be user:NAME`},
 		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}, Roles: map[string]string{"user:ann": "root"}},
-			`"user:ann": want`},
+			`"user:ann" must be`},
 		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}, Roles: map[string]string{"group:a": "admin"}},
 			"no --admin.sso_groups_header"},
 	} {

@@ -50,12 +50,12 @@ func ParseSSO(setting string, s SSOSettings) (SSO, error) {
 	}
 	for _, h := range []string{s.User, s.Groups} {
 		if h != "" && !httpguts.ValidHeaderFieldName(h) {
-			return fail("user_header", "%q is no name of a header field", h)
+			return fail("user_header", "%q is not a name of a header field", h)
 		}
 	}
 	if len(s.Proxies) == 0 || len(s.Roles) == 0 {
 		return fail("proxies",
-			"who may say who the user is (--%s_proxies), and what may users do (--%s_roles)? Set both", setting,
+			"set both --%s_proxies, the proxies that may name the user, and --%s_roles, the roles of users", setting,
 			setting)
 	}
 	for _, text := range s.Proxies {
@@ -65,7 +65,7 @@ func ParseSSO(setting string, s SSOSettings) (SSO, error) {
 		}
 		p, err := parsePrefix(text)
 		if err != nil || p.Bits() == 0 {
-			return fail("proxies", "%q is no network or address of proxies, and not unix", text)
+			return fail("proxies", "%q must be a network or address of proxies, or unix", text)
 		}
 		sso.Proxies = append(sso.Proxies, p)
 	}
@@ -73,10 +73,10 @@ func ParseSSO(setting string, s SSOSettings) (SSO, error) {
 		role, err := ParseRole(text)
 		kind, name, _ := strings.Cut(who, ":")
 		if err != nil || who != "*" && (name == "" || kind != "user" && kind != "group") {
-			return fail("roles", "%q: want user:NAME, group:NAME or *, and viewer, operator or admin for it", who)
+			return fail("roles", "%q must be user:NAME, group:NAME or *, with viewer, operator or admin", who)
 		}
 		if kind == "group" && s.Groups == "" {
-			return fail("roles", "%q: no --%s_groups_header says which groups a user has", who, setting)
+			return fail("roles", "%q: no --%s_groups_header names the groups of a user", who, setting)
 		}
 		sso.Roles[who] = role
 	}

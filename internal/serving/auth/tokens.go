@@ -65,7 +65,7 @@ func ParseTokens(setting string, lines map[string]string) ([]Token, error) {
 		for line := range strings.SplitSeq(lines[name], ",") {
 			t, err := parseToken(line)
 			if err != nil {
-				return nil, fmt.Errorf("auth: --%s: %s: %w; want ROLE %sHEX, or ROLE %sHEX until DATE, as hotparam token "+
+				return nil, fmt.Errorf("auth: --%s: %s: %w; a line must be ROLE %sHEX, or ROLE %sHEX until DATE, as hotparam token "+
 					"prints it", setting, name, err, hashPrefix, hashPrefix)
 			}
 			t.Name = name
@@ -161,7 +161,7 @@ func ReadTokens(setting, text, file string) ([]string, error) {
 		}
 	}
 	if len(tokens) > maxShared {
-		return nil, fmt.Errorf("auth: --%s_file: %s has %d lines, want one token, or two while one replaces the other",
+		return nil, fmt.Errorf("auth: --%s_file: %s has %d lines, it must have one token, or two while one replaces the other",
 			setting, file, len(tokens))
 	}
 	return tokens, err
@@ -187,7 +187,7 @@ func TokenFault(token string) string {
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return "the token holds a space, a control character or one beyond ASCII" + remedy
 	case len(token) < MinToken:
-		return fmt.Sprintf("the token has %d characters, want at least %d%s", len(token), MinToken, remedy)
+		return fmt.Sprintf("the token has %d characters, it must have at least %d%s", len(token), MinToken, remedy)
 	}
 	return ""
 }
@@ -215,5 +215,5 @@ func ParseRole(text string) (Role, error) {
 			return r, nil
 		}
 	}
-	return 0, errors.New("the role is none of viewer, operator, admin")
+	return 0, errors.New("the role must be viewer, operator or admin")
 }

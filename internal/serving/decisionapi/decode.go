@@ -37,7 +37,7 @@ func (d *decoder) decode() (batch bool, err error) {
 	case '[':
 		batch, err = true, d.readArray(d.readBatchCheck)
 	default:
-		return false, d.errorf("want a check (an object) or an array of checks")
+		return false, d.errorf("must be a check (an object) or an array of checks")
 	}
 	if err == nil && d.peek() != 0 {
 		err = d.errorf("text after the end")
@@ -150,7 +150,7 @@ func (d *decoder) readHeaderValue(name string) error {
 // readObject reads an object; member reads the value of each name in it.
 func (d *decoder) readObject(member func(name string) error) error {
 	if d.peek() != '{' {
-		return d.errorf("want an object")
+		return d.errorf("must be an object")
 	}
 	d.i++
 	if d.peek() == '}' {
@@ -175,7 +175,7 @@ func (d *decoder) readObject(member func(name string) error) error {
 func (d *decoder) readName() (string, error) {
 	name, err := d.readString("the name of a field")
 	if err == nil && d.peek() != ':' {
-		err = d.errorf("want a colon")
+		err = d.errorf("must be a colon")
 	}
 	d.i++
 	return name, err
@@ -191,7 +191,7 @@ func (d *decoder) next(end byte) (more bool, err error) {
 		d.i++
 		return false, nil
 	}
-	return false, d.errorf("want a comma or %q", end)
+	return false, d.errorf("must be a comma or %q", end)
 }
 
 // readCost reads an integer in 0..maxCost. 0 means 1, as does a missing cost.

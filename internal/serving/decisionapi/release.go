@@ -158,11 +158,11 @@ func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
 	t, err := d.releases.readToken(question.Release)
 	if err != nil {
 		d.rejectCall(w, http.StatusBadRequest,
-			`Field "release" is not what /v1/decide said; limiters take those of each other if decide.token is the same.`)
+			`Field "release" is not from a response of /v1/decide; limiters take those of each other if decide.token is the same.`)
 		return
 	}
 	if question.Status != 0 && (question.Status < 200 || question.Status > 599) {
-		d.rejectCall(w, http.StatusBadRequest, `Field "status" is no status of an answer: want 200 to 599.`)
+		d.rejectCall(w, http.StatusBadRequest, `Field "status" must be the status of a response, 200 to 599.`)
 		return
 	}
 	first := false

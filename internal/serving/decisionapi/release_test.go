@@ -43,12 +43,12 @@ func TestRelease_ReturnsTheSlot(t *testing.T) {
 		status     int
 	}{
 		{`{"release":"` + another.releases.writeToken(&verdict.Verdict{Lease: &verdict.Lease{ID: "A"}}) + `"}`,
-			"is not what /v1/decide", http.StatusBadRequest},
-		{`{"release":"` + first.Release[:60] + "!" + first.Release[61:] + `"}`, "is not what", http.StatusBadRequest},
-		{`{"release":"` + first.Release + `AAAA"}`, "is not what", http.StatusBadRequest},
-		{`{"release":"?"}`, "is not what /v1/decide said", http.StatusBadRequest},
-		{`{"release":""}`, "is not what /v1/decide said", http.StatusBadRequest},
-		{`{"release":"e30"}`, "is not what /v1/decide said", http.StatusBadRequest},
+			"is not from a response of /v1/decide", http.StatusBadRequest},
+		{`{"release":"` + first.Release[:60] + "!" + first.Release[61:] + `"}`, "is not from a response", http.StatusBadRequest},
+		{`{"release":"` + first.Release + `AAAA"}`, "is not from a response", http.StatusBadRequest},
+		{`{"release":"?"}`, "is not from a response of /v1/decide", http.StatusBadRequest},
+		{`{"release":""}`, "is not from a response of /v1/decide", http.StatusBadRequest},
+		{`{"release":"e30"}`, "is not from a response of /v1/decide", http.StatusBadRequest},
 		{`{"release":7}`, "Want {", http.StatusBadRequest},
 		{`[`, "Want {", http.StatusBadRequest},
 		{`{"release":"` + strings.Repeat("A", maxReleaseBytes) + `"}`, "longer", http.StatusRequestEntityTooLarge},
@@ -168,7 +168,7 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 2}]
 			t.Fatalf("%s is not in %q", c[0], signed)
 		}
 		got := release(one, base64.RawURLEncoding.EncodeToString([]byte(forged)))
-		if !strings.Contains(got, "is not what") {
+		if !strings.Contains(got, "is not from a response") {
 			t.Errorf("%v: %s", c, got)
 		}
 	}

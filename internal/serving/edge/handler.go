@@ -143,7 +143,7 @@ func cannotSay(set *rules.Set) string {
 	case len(set.Classes) > 0:
 		return "classes"
 	case bits%8 != 0:
-		return "ip.ipv6_prefix is no multiple of 8"
+		return "ip.ipv6_prefix is not a multiple of 8"
 	case shadow(set.IP.Fixed) || shadow(set.IP.Sliding):
 		return "an ip window in shadow mode"
 	}

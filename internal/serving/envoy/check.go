@@ -69,7 +69,7 @@ func (s *Server) countBusy(err error) error {
 func (s *Server) check(ctx context.Context, in *checkRequest) (any, error) {
 	if !in.isHTTP {
 		s.malformed.Add(1)
-		return nil, status.Error(codes.InvalidArgument, "envoy: the check says nothing of an HTTP request")
+		return nil, status.Error(codes.InvalidArgument, "envoy: the check describes no HTTP request")
 	}
 	if in.headers.count > usualFields {
 		s.manyFields.Add(1)

@@ -116,7 +116,7 @@ func checkRateLimit(v conf.Value, y *rateLimitYAML) {
 	}
 	v.Require("unit", "requests_per_unit")
 	if unit := v.At("unit"); v.Has("unit") && !unit.Failed() && y.windowLength() == 0 {
-		unit.Fail("%q is none of %s", conf.Cut(string(y.Unit)), strings.Join(unitNames(), ", "))
+		unit.Fail("%q must be one of %s", conf.Cut(string(y.Unit)), strings.Join(unitNames(), ", "))
 	}
 	if multiplier := v.At("unit_multiplier"); y.windowLength() > year && !multiplier.Failed() {
 		multiplier.Fail("%d %ss are longer than a year", y.Multiplier, y.Unit)

@@ -191,7 +191,7 @@ func TestParseLimits_RejectsWrongFiles(t *testing.T) {
 		"domain: a\ndescriptors:\n  - {key: b, value: c*}\n  - {key: b, value: c*}": "a.b_c* is there twice",
 		"domain: a\ndescriptors:\n  - key: b\n    descriptors:\n      - {key: c, value: d}\n      - {key: c, value: d}": ":6: " +
 			"descriptors[0].descriptors[1]: a.b.c_d is there twice",
-		of + "{unit: fortnight, requests_per_unit: 1}}":                 `unit: "fortnight" is none of second, minute`,
+		of + "{unit: fortnight, requests_per_unit: 1}}":                 `unit: "fortnight" must be one of second, minute`,
 		of + "{unit: day, requests_per_unit: -1}}":                      ":3: descriptors[0].rate_limit.requests_per_unit: -1 is not a whole number",
 		of + "{unit: day, requests_per_unit: 4294967296}}":              "4294967296 is not a whole number",
 		of + "{unit: day}}":                                             ":3: descriptors[0].rate_limit.requests_per_unit: is missing",

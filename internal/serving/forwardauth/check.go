@@ -88,11 +88,11 @@ func (c *Config) complete() error {
 	c.DenyStatus = cmp.Or(c.DenyStatus, usual)
 	switch {
 	case c.DenyStatus < 400 || c.DenyStatus > 499:
-		return fmt.Errorf("forwardauth: --check.deny_status %d: want 400 to 499; gateways take others for a broken limiter",
+		return fmt.Errorf("forwardauth: --check.deny_status %d must be 400 to 499; gateways take others for a broken limiter",
 			c.DenyStatus)
 	case nginx && c.DenyStatus != http.StatusUnauthorized && c.DenyStatus != http.StatusForbidden:
 		return fmt.Errorf(
-			"forwardauth: --check.deny_status %d: want 401 or 403 with the dialect %s, because nginx makes 500 of others",
+			"forwardauth: --check.deny_status %d must be 401 or 403 with the dialect %s, because nginx makes 500 of others",
 			c.DenyStatus, c.Dialect)
 	}
 	c.Answers.Status = c.DenyStatus
@@ -163,7 +163,7 @@ func (h *Handler) reject(w http.ResponseWriter, err error) {
 		status = http.StatusNotFound
 	}
 	w.Header().Set(fieldReason, "bad_check")
-	httplimit.WriteProblem(w, status, "This is no check in the dialect "+string(h.cfg.Dialect)+": "+err.Error()+".")
+	httplimit.WriteProblem(w, status, "This is not a check in the dialect "+string(h.cfg.Dialect)+": "+err.Error()+".")
 }
 
 // Fields of the response beside the RateLimit fields, in the form in which net/http keeps them. Gateways read them for

@@ -221,8 +221,8 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]Config{
 		"ingress-nginx, forwarded": {Dialect: "envoy"},
-		"want 400 to 499":          {Dialect: Path, DenyStatus: 503},
-		"want 401 or 403":          {Dialect: Nginx, DenyStatus: 429},
+		"must be 400 to 499":       {Dialect: Path, DenyStatus: 503},
+		"must be 401 or 403":       {Dialect: Nginx, DenyStatus: 429},
 		"dialect ingress-nginx":    {Dialect: IngressNginx, DenyStatus: 429},
 	} {
 		cfg.Gate = new(gate)

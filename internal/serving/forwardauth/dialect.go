@@ -94,7 +94,7 @@ func (f *fields) one(name string) string {
 	if len(values) == 1 {
 		return values[0]
 	}
-	f.fail(fmt.Errorf("%s is there %d times, want once; the gateway has to set it", name, len(values)))
+	f.fail(fmt.Errorf("%s occurs %d times, it must occur once; the gateway must set it", name, len(values)))
 	return ""
 }
 
@@ -102,7 +102,7 @@ func (f *fields) one(name string) string {
 func (f *fields) text(name string) string {
 	s := f.one(name)
 	if s == "" {
-		f.fail(fmt.Errorf("%s is empty; the gateway has to set it", name))
+		f.fail(fmt.Errorf("%s is empty; the gateway must set it", name))
 	}
 	return s
 }
@@ -115,7 +115,7 @@ func (f *fields) url(name string) (host, target string) {
 	_, rest, ok := strings.Cut(text, "://")
 	at := strings.IndexByte(rest, '/')
 	if !ok || at < 0 || strings.Contains(rest[:at], "?") {
-		f.fail(fmt.Errorf("%s is no URL with host and path; the gateway has to set it", name))
+		f.fail(fmt.Errorf("%s is not a URL with host and path; the gateway must set it", name))
 		return "", ""
 	}
 	return rest[:at], rest[at:]
@@ -136,7 +136,7 @@ func (f *fields) last(name string) string {
 func (f *fields) address(name, text string) netip.Addr {
 	a, ok := httplimit.ParseAddress(text)
 	if !ok && text != "unix:" {
-		f.fail(fmt.Errorf("%s names no address; the gateway has to set it", name))
+		f.fail(fmt.Errorf("%s names no address; the gateway must set it", name))
 	}
 	return a
 }

@@ -48,10 +48,10 @@ func MustResponder(status int, headers hottype.HeaderStyle, hideLimits, exposeHe
 // Check returns an error for the first invalid setting.
 func (a *Responder) Check() error {
 	if a.Status != 0 && (a.Status < 400 || a.Status > 599) {
-		return fmt.Errorf("httplimit: status %d is no denial: want 400 to 599", a.Status)
+		return fmt.Errorf("httplimit: status %d of denials must be 400 to 599", a.Status)
 	}
 	if _, known := exposed[a.Headers]; !known {
-		return fmt.Errorf("httplimit: headers %q: want %q, %q or %q", a.Headers,
+		return fmt.Errorf("httplimit: headers %q must be %q, %q or %q", a.Headers,
 			hottype.HeadersRateLimit, hottype.HeadersXRateLimit, hottype.HeadersBoth)
 	}
 	return nil

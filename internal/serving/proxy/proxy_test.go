@@ -234,7 +234,7 @@ func TestNew_RejectsInvalidConfig(t *testing.T) {
 		`upstream "slow": "ftp://a:1"`: {Upstreams: map[string]*url.URL{"": good, "slow": bad}},
 		"must have no query": {Upstreams: map[string]*url.URL{
 			"": {Scheme: "http", Host: "a:1", RawQuery: "x"}}},
-		"status 200 is no denial": {Upstreams: map[string]*url.URL{"": good},
+		"status 200 of denials must be": {Upstreams: map[string]*url.URL{"": good},
 			Answers: httplimit.Responder{Status: 200}},
 		`upstream "none": <nil> is not a URL`: {Upstreams: map[string]*url.URL{"": good, "none": nil}},
 	} {

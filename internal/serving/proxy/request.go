@@ -14,7 +14,7 @@ import (
 func (p *Proxy) accept(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodConnect { // judged by one target and sent with another
 		p.connects.Add(1)
-		httplimit.WriteProblem(w, http.StatusMethodNotAllowed, "This server is no tunnel.")
+		httplimit.WriteProblem(w, http.StatusMethodNotAllowed, "This server is not a tunnel.")
 		return false
 	}
 	fault := hottype.InvalidTargetReason(r.Method, r.RequestURI)

@@ -129,7 +129,7 @@ func keepField(pr *httputil.ProxyRequest, name string) {
 func (u *upstream) handleResponse(res *http.Response) error {
 	switch {
 	case res.StatusCode < 100:
-		return fmt.Errorf("proxy: %d is no status", res.StatusCode)
+		return fmt.Errorf("proxy: %d is not a status", res.StatusCode)
 	case res.StatusCode == http.StatusNoContent:
 		delete(res.Header, "Content-Length") // some clients would wait for the body
 	}

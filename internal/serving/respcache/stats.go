@@ -60,7 +60,7 @@ type Stats struct {
 type SilentStats struct {
 	Rule     string `label:"rule"`
 	Upstream string `label:"upstream"`
-	Stored   uint64 `metric:"hotparam_cache_silent_answers_total" help:"Answers that the cache stored although they came with neither Cache-Control nor Vary; hotparam doctor says what to do."`
+	Stored   uint64 `metric:"hotparam_cache_silent_answers_total" help:"Answers that the cache stored although they came with neither Cache-Control nor Vary; hotparam doctor prints a remedy."`
 }
 
 // Stats reads the counters.

@@ -51,7 +51,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, errors.New("etcdrules: where is etcd? Set --etcd.addr, such as 127.0.0.1:2379")
 	}
 	if cfg.Key == "" || strings.HasSuffix(cfg.Key, "/") {
-		return nil, fmt.Errorf("etcdrules: key %q: want a name such as /hotparam/rules", cfg.Key)
+		return nil, fmt.Errorf("etcdrules: key %q must be a name such as /hotparam/rules", cfg.Key)
 	}
 	client, err := dial(&cfg)
 	if err != nil {
@@ -205,7 +205,7 @@ func (f *follower) readIfChanged(ctx context.Context) (*rules.Stored, error) {
 		f.last, f.revision, err = f.s.read(ctx)
 	}
 	if err != nil && !f.failing {
-		f.s.cfg.Log.Warn("etcdrules: cannot read the rules; what is known stays in force", "err", err)
+		f.s.cfg.Log.Warn("etcdrules: cannot read the rules; the known rules stay in force", "err", err)
 	} else if err == nil && f.failing {
 		f.s.cfg.Log.Info("etcdrules: reading the rules again")
 	}

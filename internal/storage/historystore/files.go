@@ -115,7 +115,7 @@ func (f *folder) mendFiles(log *slog.Logger) (setAside uint64, err error) {
 			err = f.truncate(id, int64(good))
 		case fault != nil:
 			setAside++
-			log.Warn("historystore: a file of the history is damaged or of another version; what is whole is kept", "bytes",
+			log.Warn("historystore: a file of the history is damaged or of another version; its undamaged part is kept", "bytes",
 				good, "set_aside", f.pathOf(id)+damagedEnd)
 			err = f.setAside(id, data[:good])
 		}

@@ -43,7 +43,7 @@ func (s *Store) wrapReadError(err error) error {
 		case s.damaged <- struct{}{}:
 		default: // it is known
 		}
-		return fmt.Errorf("historystore: %w; what is whole will be kept: ask again", err)
+		return fmt.Errorf("historystore: %w; the undamaged part will be kept: ask again", err)
 	}
 	return fmt.Errorf("historystore: %w", err)
 }

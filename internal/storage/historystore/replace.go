@@ -23,7 +23,7 @@ func (f *folder) append(id fileID, blocks []byte) error {
 	}
 	info, err := file.Stat()
 	if err == nil && info.Size() != size {
-		err = fmt.Errorf("%w: %s has %d bytes, want %d", errUnknownEnd, f.pathOf(id), info.Size(), size)
+		err = fmt.Errorf("%w: %s has %d bytes instead of %d", errUnknownEnd, f.pathOf(id), info.Size(), size)
 	}
 	if err != nil {
 		return errors.Join(err, file.Close())

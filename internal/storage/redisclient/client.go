@@ -213,7 +213,7 @@ func copyFromClient(o *redis.UniversalOptions, client redis.UniversalClient) err
 		o.Dialer = from.Dialer
 	default:
 		return fmt.Errorf(
-			"redisclient: client %T: want *redis.Client or *redis.ClusterClient; a Ring is not supported, because its servers do not share scripts' keys", client)
+			"redisclient: client %T must be *redis.Client or *redis.ClusterClient; a Ring is not supported, because its servers do not share scripts' keys", client)
 	}
 	if o.Dialer == nil {
 		o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})

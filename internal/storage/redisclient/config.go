@@ -108,15 +108,15 @@ func (cfg Config) resolveLike() (Config, *redis.UniversalOptions, error) {
 func (cfg Config) validate() error {
 	switch {
 	case !validNamespace(cfg.Namespace):
-		return fmt.Errorf("redisclient: namespace %q: want 1 to 64 of A-Z a-z 0-9 . _ -", cfg.Namespace)
+		return fmt.Errorf("redisclient: namespace %q must be 1 to 64 of A-Z a-z 0-9 . _ -", cfg.Namespace)
 	case cfg.Timeout < time.Millisecond:
-		return fmt.Errorf("redisclient: timeout %v: want at least 1ms", cfg.Timeout)
+		return fmt.Errorf("redisclient: timeout %v must be at least 1ms", cfg.Timeout)
 	case cfg.Budget < 0:
-		return fmt.Errorf("redisclient: budget %v: want more than 0", cfg.Budget)
+		return fmt.Errorf("redisclient: budget %v must be above 0", cfg.Budget)
 	case cfg.PoolSize < 1:
-		return fmt.Errorf("redisclient: pool size %d: want at least 1", cfg.PoolSize)
+		return fmt.Errorf("redisclient: pool size %d must be at least 1", cfg.PoolSize)
 	case cfg.DB < 0:
-		return fmt.Errorf("redisclient: db %d: want 0 or more", cfg.DB)
+		return fmt.Errorf("redisclient: db %d must be 0 or more", cfg.DB)
 	case cfg.SentinelMaster != "" && cfg.Cluster:
 		return errors.New("redisclient: Sentinels watch single servers, not a cluster; set one of both")
 	case cfg.SentinelMaster == "" && cfg.SentinelUsername+cfg.SentinelPassword+cfg.SentinelPasswordFile != "":
@@ -216,7 +216,7 @@ func (cfg Config) parseAddrs() (Config, error) {
 
 func parseAddr(a, defaultPort string) (string, error) {
 	if strings.Contains(a, "://") { // it may hold a password
-		return "", errors.New("redisclient: only a single address, and none of a Sentinel, may be a URL; want host:port")
+		return "", errors.New("redisclient: only a single address, and no address of a Sentinel, may be a URL; write host:port")
 	}
 	if path := strings.TrimPrefix(a, "unix:"); strings.HasPrefix(path, "/") {
 		return path, nil
@@ -226,14 +226,14 @@ func parseAddr(a, defaultPort string) (string, error) {
 		// The port is missing, or the address is an IPv6 address without brackets.
 		host, port = strings.Trim(a, "[]"), defaultPort
 		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
-			return "", fmt.Errorf("redisclient: address %q: want host:port", a)
+			return "", fmt.Errorf("redisclient: address %q must be host:port", a)
 		}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 		return "", fmt.Errorf("redisclient: address %q: port %q is not 1 to 65535", a, port)
 	}
 	if host == "" || strings.ContainsAny(host, " \t\r\n/?#@,") {
-		return "", fmt.Errorf("redisclient: address %q: bad host %q; want host:port", a, host)
+		return "", fmt.Errorf("redisclient: address %q has a bad host %q; it must be host:port", a, host)
 	}
 	return net.JoinHostPort(host, port), nil
 }
@@ -243,7 +243,7 @@ func parseAddr(a, defaultPort string) (string, error) {
 func (cfg Config) parseURL(raw string) (Config, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return cfg, errors.New("redisclient: address is not a URL that can be read; escape what is special in its password")
+		return cfg, errors.New("redisclient: address is not a valid URL; escape special characters in its password")
 	}
 	if u.User != nil {
 		cfg.Username = u.User.Username()
@@ -253,28 +253,28 @@ func (cfg Config) parseURL(raw string) (Config, error) {
 	case "unix":
 		cfg.Addrs = []string{u.Path}
 		if u.Host != "" || u.Path == "" {
-			return cfg, errors.New("redisclient: address with scheme unix: want unix:///path")
+			return cfg, errors.New("redisclient: an address with scheme unix must be unix:///path")
 		}
 		return cfg, nil
 	case "redis", "rediss":
 	default:
-		return cfg, fmt.Errorf("redisclient: address with scheme %q; want redis, rediss or unix", u.Scheme)
+		return cfg, fmt.Errorf("redisclient: the scheme %q of an address must be redis, rediss or unix", u.Scheme)
 	}
 	cfg.TLS = cfg.TLS || u.Scheme == "rediss"
 	if db := strings.Trim(u.Path, "/"); db != "" {
 		if cfg.DB, err = strconv.Atoi(db); err != nil {
-			return cfg, errors.New("redisclient: address: what follows the host is no database number; " +
-				"escape what is special in the password")
+			return cfg, errors.New("redisclient: address: the path behind the host is not a database number; " +
+				"escape special characters in the password")
 		}
 	}
 	if u.RawQuery != "" {
 		return cfg, errors.New("redisclient: address: options after ? are not read; " +
-			"use the settings, and escape what is special in the password")
+			"use the settings, and escape special characters in the password")
 	}
 	addr, err := parseAddr(u.Host, "6379")
 	if err != nil {
 		return cfg, errors.New("redisclient: address: the host of the URL cannot be read; " +
-			"want redis://user:password@host:port/db")
+			"it must be redis://user:password@host:port/db")
 	}
 	cfg.Addrs = []string{addr}
 	return cfg, nil

@@ -119,7 +119,7 @@ func (s *sentinels) findMaster(ctx context.Context) (foundMaster, error) {
 		}
 	}
 	if len(candidates) == 0 {
-		return found, fmt.Errorf("redisclient: no Sentinel says where master %q is: %w", s.name, err)
+		return found, fmt.Errorf("redisclient: no Sentinel knows the address of master %q: %w", s.name, err)
 	}
 	var notMaster error
 	if found.addr, notMaster = s.firstMaster(ctx, third, candidates); notMaster != nil {
@@ -192,7 +192,7 @@ func (s *sentinels) checkMaster(ctx context.Context, addr string) error {
 	case err != nil:
 		return fmt.Errorf("server %s does not say whether it is the master: %w", addr, err)
 	case len(answer) == 0 || answer[0] != "master":
-		return fmt.Errorf("server %s says that it is no master", addr)
+		return fmt.Errorf("server %s reports that it is not a master", addr)
 	}
 	return nil
 }

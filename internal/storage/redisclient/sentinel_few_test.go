@@ -87,7 +87,7 @@ func TestSentinels_RefuseReplacedMaster(t *testing.T) {
 	drop(t, s.Master)
 	redistest.Eventually(t, "the refusal", func() bool {
 		err := c.Ping(t.Context())
-		return err != nil && strings.Contains(err.Error(), "says that it is no master")
+		return err != nil && strings.Contains(err.Error(), "reports that it is not a master")
 	})
 }
 

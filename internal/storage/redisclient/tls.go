@@ -72,7 +72,7 @@ func remedyOf(err error) string {
 	case errors.As(err, &unreached) && unreached.Op == "dial":
 		return ""
 	case errors.As(err, new(x509.UnknownAuthorityError)):
-		return "; set redis.tls_ca to the certificate of who signed the server's"
+		return "; set redis.tls_ca to the certificate of the authority that signed the server's"
 	case errors.As(err, new(x509.HostnameError)):
 		return "; set redis.tls_server_name to a name in the server's certificate"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:

@@ -74,7 +74,7 @@ func (c *Client) watchMaster(ctx context.Context, known *string) {
 		log.Error("Redis: too few Sentinels answer, and no server is known to be the master: new connections fail",
 			"err", err)
 	case master.tooFew:
-		log.Error("Redis: too few Sentinels answer: the master is used because it says itself that it is one; "+
+		log.Error("Redis: too few Sentinels answer: the master is used because it reports itself as one; "+
 			"if they replace it, that is not noticed", "master", master.addr)
 	default:
 		log.Info("Redis: a majority of the Sentinels answers again")

@@ -28,7 +28,7 @@ const (
 func (f *Feed) ExchangeAggregators(ctx context.Context, own report.Aggregator) ([]report.Aggregator,
 	error) {
 	if !conf.ValidID(own.Instance) {
-		return nil, fmt.Errorf("rediscontrol: report of aggregator %q: want 1 to 128 printable bytes, no spaces",
+		return nil, fmt.Errorf("rediscontrol: report of aggregator %q: the name must be 1 to 128 printable bytes without spaces",
 			own.Instance)
 	}
 	text, err := json.Marshal(own)

@@ -71,7 +71,7 @@ func (f *follower) look(ctx context.Context, noticed bool) {
 	before := f.state.recordPoll(f.feed.now(), err)
 	switch {
 	case err != nil && before == nil:
-		f.feed.log.Warn("rediscontrol: cannot read "+f.what+"; what is known stays in force", "err", err)
+		f.feed.log.Warn("rediscontrol: cannot read "+f.what+"; the known state stays in force", "err", err)
 	case err == nil && before != nil:
 		f.feed.log.Info("rediscontrol: reading " + f.what + " again")
 	}

@@ -75,7 +75,7 @@ func (h *hotFollower) news(index map[string]string) []string {
 		version, err := strconv.ParseUint(field, 10, 64)
 		if err != nil || version > uint64(now.Add(maxAhead).UnixMilli()) {
 			h.feed.hot.add(func(s *FollowStats) { s.Malformed++ })
-			h.feed.log.Warn("rediscontrol: the version of a hot set is no number, or far ahead of the clock: it is not read",
+			h.feed.log.Warn("rediscontrol: the version of a hot set is not a number, or far ahead of the clock: the hot set is not read",
 				"publisher", publisher, "version", fmt.Sprintf("%.40q", field))
 			continue
 		}

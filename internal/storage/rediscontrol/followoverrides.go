@@ -139,7 +139,7 @@ func (s *OverrideStore) KeepCopy(ctx context.Context, c Copy) error {
 				saved = k.version
 			case failing == nil:
 				f.log.Warn(
-					"rediscontrol: the overrides are not kept on disk: those of now would not hold after a restart without Redis", "err", err)
+					"rediscontrol: the overrides cannot be stored on disk: they would not hold after a restart without Redis", "err", err)
 			}
 			failing = err
 			f.counters.add(func(s *Stats) { s.CopyFailing = err != nil })

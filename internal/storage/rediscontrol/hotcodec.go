@@ -64,7 +64,7 @@ func appendHot(dst []byte, h *hottype.HotKey) ([]byte, error) {
 
 func appendLine(dst []byte, h *hottype.HotKey, until int64) ([]byte, error) {
 	if !finite(h.Rate) || !finite(h.PeakRate) {
-		return nil, fmt.Errorf("rediscontrol: hot key %q: rate %v, peak %v: want finite numbers", h.Key, h.Rate, h.PeakRate)
+		return nil, fmt.Errorf("rediscontrol: hot key %q: rate %v and peak %v must be finite", h.Key, h.Rate, h.PeakRate)
 	}
 	dst = append(appendField(dst, string(h.Key)), '\t')
 	dst = append(appendField(dst, h.Rule), '\t')
@@ -122,7 +122,7 @@ func parseLine(line string) (h hottype.HotKey, loop bool, err error) {
 		var more bool
 		field[i], line, more = strings.Cut(line, "\t")
 		if !more && i < len(field)-1 {
-			return h, false, fmt.Errorf("%d fields; want at least %d", i+1, len(field))
+			return h, false, fmt.Errorf("%d fields instead of at least %d", i+1, len(field))
 		}
 	}
 	h.Key, h.Rule = hottype.Key(strings.Clone(unescape(field[0]))), unescape(field[1])

@@ -26,7 +26,7 @@ func appendOptional(dst []byte, h *hottype.HotKey) ([]byte, error) {
 		{"client_share", h.ClientShare, 0},
 	} {
 		if !finite(f.value) {
-			return nil, fmt.Errorf("rediscontrol: hot key %q: %s %v: want a finite number", h.Key, f.name, f.value)
+			return nil, fmt.Errorf("rediscontrol: hot key %q: %s %v must be finite", h.Key, f.name, f.value)
 		}
 		if f.value != f.none {
 			dst = strconv.AppendFloat(appendName(dst, f.name), f.value, 'g', -1, 64)

@@ -75,7 +75,7 @@ func parseChange(entry string) (change, error) {
 	head, body, _ := strings.Cut(entry, "\n")
 	fields := strings.Split(head, " ")
 	if len(fields) < 7 {
-		return c, fmt.Errorf("rediscontrol: hot set change has %d fields; want 7", len(fields))
+		return c, fmt.Errorf("rediscontrol: hot set change has %d fields instead of 7", len(fields))
 	}
 	for i, n := range []*uint64{&c.version, &c.from, &c.epoch} {
 		var err error
@@ -125,7 +125,7 @@ func parsePut(line string, p *hotset.ListDelta) error {
 func parseGone(line string, p *hotset.ListDelta) error {
 	key, rest, ok := strings.Cut(line, "\t")
 	if !ok || key == "" {
-		return fmt.Errorf("%q: want key and rule", line)
+		return fmt.Errorf("%q must be a key and a rule", line)
 	}
 	rule, _, _ := strings.Cut(rest, "\t")
 	p.Gone = append(p.Gone, hotset.ID{Key: hottype.Key(strings.Clone(unescape(key))),
@@ -207,7 +207,7 @@ func parseHotSet(fields []any, log []string) (heldSet, error) {
 	var h heldSet
 	var text [6]string
 	if len(fields) != len(text) {
-		return h, fmt.Errorf("rediscontrol: hot set has %d fields; want %d", len(fields), len(text))
+		return h, fmt.Errorf("rediscontrol: hot set has %d fields instead of %d", len(fields), len(text))
 	}
 	for i, f := range fields {
 		s, ok := f.(string)

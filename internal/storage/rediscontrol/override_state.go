@@ -77,7 +77,7 @@ func (f *Feed) overrideVersion(reply *redis.StringCmd) (int64, error) {
 		return version, nil
 	}
 	if last := f.absurdVersion.Swap(&text); last == nil || *last != text {
-		f.log.Error("rediscontrol: the version of the overrides is no number, or far ahead of the clock; it is written anew",
+		f.log.Error("rediscontrol: the version of the overrides is not a number, or far ahead of the clock; it is written again",
 			"key", f.keys.OverrideVersion(), "version", fmt.Sprintf("%.40q", text))
 	}
 	return 0, nil

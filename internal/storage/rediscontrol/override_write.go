@@ -41,7 +41,7 @@ func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, u
 	case err != nil:
 		return written{}, err
 	case len(reply) != 3:
-		return written{}, fmt.Errorf("script answered %v; want three numbers", reply)
+		return written{}, fmt.Errorf("the script returned %v instead of three numbers", reply)
 	}
 	return written{reply[0], reply[1], reply[2]}, nil
 }

@@ -99,7 +99,7 @@ func (p *Publisher) Version() uint64 { return p.version.Load() }
 // After an error that is not ErrFenced the set may or may not have been stored; the next call settles it.
 func (p *Publisher) Publish(ctx context.Context, set report.HotSet) error {
 	if !conf.ValidID(p.cfg.ID) {
-		return fmt.Errorf("rediscontrol: publisher id %q: want 1 to 128 printable bytes, no spaces", p.cfg.ID)
+		return fmt.Errorf("rediscontrol: publisher id %q must be 1 to 128 printable bytes without spaces", p.cfg.ID)
 	}
 	if set.At.IsZero() {
 		set.At = p.feed.now()

@@ -91,7 +91,7 @@ func (p *Publisher) claim(ctx context.Context, lease time.Duration) ([]int64, er
 	reply, err := claimHot.Run(ctx, p.feed.rdb, []string{p.feed.keys.HotEpoch(p.cfg.ID)},
 		p.token, p.known, lease.Milliseconds(), epochTTL.Milliseconds()).Int64Slice()
 	if err == nil && len(reply) != 3 {
-		err = fmt.Errorf("script answered %v; want three numbers", reply)
+		err = fmt.Errorf("the script returned %v instead of three numbers", reply)
 	}
 	return reply, err
 }

@@ -95,7 +95,7 @@ func (p *Publisher) send(ctx context.Context, set report.HotSet) (answer, error)
 		[]string{k.HotVersion(), k.HotIndex(), k.HotSet(p.cfg.ID), k.HotEpoch(p.cfg.ID), k.HotLog(p.cfg.ID),
 			k.HotReceived(p.cfg.ID)}, p.appendReceived(args)...).Int64Slice()
 	if err == nil && len(reply) != 3 {
-		err = fmt.Errorf("script answered %v; want three numbers", reply)
+		err = fmt.Errorf("the script returned %v instead of three numbers", reply)
 	}
 	if err != nil {
 		return answer{}, err

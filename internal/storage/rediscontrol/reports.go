@@ -33,7 +33,7 @@ func reportKeys(limiters int64) int {
 // with U+FFFD. It takes one round trip.
 func (f *Feed) WriteReport(ctx context.Context, r report.Limiter) error {
 	if !conf.ValidID(r.Instance) {
-		return fmt.Errorf("rediscontrol: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
+		return fmt.Errorf("rediscontrol: report of instance %q: the name must be 1 to 128 printable bytes without spaces", r.Instance)
 	}
 	text, err := encode(f.bounded(r, reportKeys(f.limiters.Load())))
 	if err != nil {

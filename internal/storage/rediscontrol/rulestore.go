@@ -41,7 +41,7 @@ func (s *RuleStore) version(ctx context.Context) (int64, error) {
 	}
 	version, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || version < 1 {
-		return 0, fmt.Errorf("rediscontrol: %s holds %.20q, which is no version: it is not ours; "+
+		return 0, fmt.Errorf("rediscontrol: %s holds %.20q, which is not a version: another program wrote it; "+
 			"delete it and push the rules anew", s.feed.keys.RulesVersion(), text)
 	}
 	return version, nil

@@ -75,18 +75,18 @@ func (b *batch) decode(answer []int64) error {
 			continue
 		}
 		if at >= len(answer) || answer[at] < 0 || answer[at] > n {
-			return fmt.Errorf("answer %.100v: at %d: want 0 to %d", fmt.Sprint(answer), at, n)
+			return fmt.Errorf("reply %.100v: the number at %d must be 0 to %d", fmt.Sprint(answer), at, n)
 		}
 		q.answer = int32(at)
 		end := at + 1 + perCharge(answer[at], n)*len(b.shapes[q.shape])
 		for at++; at < end; at++ {
 			if at >= len(answer) || answer[at] < -1 || answer[at] > maxNumber {
-				return fmt.Errorf("answer %.100v: at %d: want -1 to 2^53", fmt.Sprint(answer), at)
+				return fmt.Errorf("reply %.100v: the number at %d must be -1 to 2^53", fmt.Sprint(answer), at)
 			}
 		}
 	}
 	if at+1 != len(answer) || answer[at] < 0 || answer[at] > maxNumber {
-		return fmt.Errorf("answer %.100v: %d numbers, want %d", fmt.Sprint(answer), len(answer), at+1)
+		return fmt.Errorf("reply %.100v: %d numbers instead of %d", fmt.Sprint(answer), len(answer), at+1)
 	}
 	b.answer, b.at = answer, answer[at]
 	return nil

@@ -53,7 +53,7 @@ func (f *InFlight) runScript(ctx context.Context, numbers int, id string, most a
 	n, err := f.limiter.scripts.inFlight.Run(ctx, f.limiter.rdb, []string{f.key}, id, most,
 		f.life.Microseconds()).Int64Slice()
 	if err == nil && len(n) != numbers {
-		err = fmt.Errorf("reply of %d numbers, want %d", len(n), numbers)
+		err = fmt.Errorf("reply of %d numbers instead of %d", len(n), numbers)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("redislimits: in flight: %w", err)
@@ -92,7 +92,7 @@ func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, 
 		return limit.ThrottleReply{}, fmt.Errorf("redislimits: throttle: %w", err)
 	}
 	if len(n) != 5 {
-		return limit.ThrottleReply{}, fmt.Errorf("redislimits: throttle: reply of %d numbers, want 5", len(n))
+		return limit.ThrottleReply{}, fmt.Errorf("redislimits: throttle: reply of %d numbers instead of 5", len(n))
 	}
 	return limit.ThrottleReply{Limited: n[0] == 1, Limit: n[1], Remaining: n[2], RetryAfter: n[3], ResetAfter: n[4]},
 		nil

@@ -51,7 +51,7 @@ func (l *shardLimiter) decideOne(ctx context.Context, r *request,
 func readDecision(reply any, results []limit.Result) (allowed bool, at int64, err error) {
 	values, ok := reply.([]any)
 	if !ok || len(values) != 2+decisionNumbers*len(results) {
-		return false, 0, fmt.Errorf("reply %.100v: want %d numbers", reply, 2+decisionNumbers*len(results))
+		return false, 0, fmt.Errorf("reply %.100v must have %d numbers", reply, 2+decisionNumbers*len(results))
 	}
 	number := func(i int, low int64) int64 {
 		n, ok := values[i].(int64)

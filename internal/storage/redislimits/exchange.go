@@ -86,7 +86,7 @@ func (l *windowShard) runExchange(ctx context.Context) {
 	if l.failed = err != nil; l.failed {
 		l.counts.errors.Add(1)
 		if !was && l.counts.stale.Add(1) == 1 {
-			l.store.log.Warn("redislimits: per-IP sync with Redis failed; each process enforces what it counts itself",
+			l.store.log.Warn("redislimits: per-IP sync with Redis failed; each process enforces its own counts",
 				"err", err)
 		}
 		return
@@ -150,7 +150,7 @@ func (l *windowShard) exchangeBatch(ctx context.Context, batch []sum, timeout ti
 	began := l.store.now()
 	answer, err := l.store.scripts.exchange.Run(ctx, l.store.rdb, names, args...).Int64Slice()
 	if err == nil && len(answer) != 1+len(batch) {
-		err = fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), 1+len(batch))
+		err = fmt.Errorf("reply %.100v must have %d numbers", fmt.Sprint(answer), 1+len(batch))
 	}
 	if err != nil {
 		l.unsure = l.round

@@ -237,7 +237,7 @@ type Stats struct {
 	Canceled uint64 `metric:"hotparam_redis_limits_canceled_total" help:"Decisions whose caller left before the answer."`
 	// Refunds counts refunds because another shard denied the request or failed, and RefundsLost the refunds that were
 	// not made or not confirmed. Both are 0 on one server, where a request is one call.
-	Refunds     uint64 `metric:"hotparam_redis_limits_refunds_total" help:"Charges given back because another node of the cluster denied the request."`
+	Refunds     uint64 `metric:"hotparam_redis_limits_refunds_total" help:"Charges refunded because another node of the cluster denied the request or failed."`
 	RefundsLost uint64 `metric:"hotparam_redis_limits_refunds_lost_total" help:"Charges to be given back that Redis did not confirm."`
 }
 

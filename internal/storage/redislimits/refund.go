@@ -142,7 +142,7 @@ func readRepaid(reply *redis.Cmd, owed []refundItem, results []limit.Result) err
 		return err
 	}
 	if len(answer) != refundNumbers*len(owed) {
-		return fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), refundNumbers*len(owed))
+		return fmt.Errorf("reply %.100v must have %d numbers", fmt.Sprint(answer), refundNumbers*len(owed))
 	}
 	for i := range results {
 		n := answer[refundNumbers*i:]

@@ -101,7 +101,7 @@ func checkAnswer(res *http.Response) error {
 	case res.StatusCode == http.StatusOK && (kind == "application/json" || kind == "text/json"):
 		return nil
 	case res.StatusCode == http.StatusOK:
-		return fmt.Errorf("answered %.60q instead of JSON: %s; is --graphite.url that of graphite-web?", kind,
+		return fmt.Errorf("responded with %.60q instead of JSON: %s; is --graphite.url the address of graphite-web?", kind,
 			quoteBeginning(res.Body))
 	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
 		hint = "set --graphite.username and --graphite.password, or --graphite.header"
@@ -110,7 +110,7 @@ func checkAnswer(res *http.Response) error {
 	case res.StatusCode/100 == 3:
 		hint = fmt.Sprintf("it sends to %.200q; set --graphite.url to where that is", res.Header.Get("Location"))
 	case res.StatusCode == http.StatusBadRequest:
-		hint = "it does not take a target (--graphite.targets) or a function; it has to be graphite-web 1.1 or like it"
+		hint = "it rejects a target (--graphite.targets) or a function; it must be graphite-web 1.1 or compatible"
 	case res.StatusCode == http.StatusRequestURITooLong || res.StatusCode == http.StatusRequestHeaderFieldsTooLarge:
 		hint = "let the server take requests of 4 KiB"
 	default:

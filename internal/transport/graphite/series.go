@@ -38,7 +38,7 @@ func readSeries(r io.Reader, each func(*series)) error {
 		return describeFault(err)
 	}
 	if open != json.Delim('[') {
-		return fmt.Errorf("the answer is no list of series, it begins with %.20v", open)
+		return fmt.Errorf("the response is not a list of series, it begins with %.20v", open)
 	}
 	for dec.More() {
 		var s series
@@ -61,7 +61,7 @@ func describeFault(err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the answer ends too early")
 	}
-	return fmt.Errorf("the answer is no JSON of the render API: %w", err)
+	return fmt.Errorf("the response is not JSON of the render API: %w", err)
 }
 
 // parseBuckets returns the points of a series that have a value, in the order of time. step is the distance between

@@ -76,7 +76,7 @@ func (p *Poller) finishPoll(began time.Time, err error) {
 	case err != nil && !p.failing:
 		p.cfg.Log.Warn("Graphite does not give counts; asking again until it does", "err", err)
 	case err == nil && p.failing:
-		p.cfg.Log.Info("Graphite gives counts again")
+		p.cfg.Log.Info("Graphite returns counts again")
 	}
 	p.failing = err != nil
 	p.lastOK = time.Time{}

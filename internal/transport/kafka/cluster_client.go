@@ -142,7 +142,7 @@ func (c *clusterClient) recordPartitions(n int) {
 			"and those that do are judged in two halves for one window",
 			"topic", c.cfg.Topic, "before", before, "partitions", n)
 	case wanted != 0 && wanted != n:
-		c.cfg.Log.Warn("kafka: the topic does not have as many partitions as configured; what it has is used. "+
+		c.cfg.Log.Warn("kafka: the topic does not have as many partitions as configured; its own number is used. "+
 			"Configure that number, or none, or add partitions (kafka-topics.sh --alter --topic "+c.cfg.Topic+
 			" --partitions N)",
 			"topic", c.cfg.Topic, "configured", wanted, "partitions", n)

@@ -64,7 +64,7 @@ func (l Login) withFile() Login {
 
 func (l Login) check() error {
 	if !slices.Contains([]string{"", Plain, ScramSHA256, ScramSHA512}, l.Mechanism) {
-		return fmt.Errorf("kafka: SASL mechanism %q is none of %s, %s, %s", l.Mechanism, Plain, ScramSHA256,
+		return fmt.Errorf("kafka: SASL mechanism %q must be %s, %s or %s", l.Mechanism, Plain, ScramSHA256,
 			ScramSHA512)
 	}
 	if l.Password != "" && l.PasswordFile != "" {
@@ -141,7 +141,7 @@ func remedyOf(err error) string {
 	switch text := err.Error(); {
 	case errors.As(err, new(x509.UnknownAuthorityError)),
 		strings.Contains(text, "certificate signed by unknown authority"):
-		return "; who signed the brokers' certificates is not trusted: give the CA's file"
+		return "; the authority that signed the brokers' certificates is not trusted: set the file of the CA"
 	case errors.As(err, new(x509.HostnameError)):
 		return "; give the name in the brokers' certificates as the server name"
 	case errors.As(err, new(tls.RecordHeaderError)),
@@ -150,7 +150,7 @@ func remedyOf(err error) string {
 	case errors.Is(err, sarama.ErrSASLAuthenticationFailed):
 		return "; the brokers refuse username or password"
 	case errors.Is(err, io.EOF):
-		return "; they hang up at once: this listener may want TLS or another login, or the password is wrong"
+		return "; they hang up at once: this listener may need TLS or another login, or the password is wrong"
 	case errors.Is(err, sarama.ErrUnsupportedSASLMechanism):
 		return "; the brokers do not offer this SASL mechanism"
 	case errors.Is(err, sarama.ErrFencedInstancedId):

@@ -73,7 +73,7 @@ func (r *reader) skipBatch(end int64) error {
 		}
 	}
 	r.c.oversized.Add(uint64(good - r.next))
-	r.c.cfg.Log.Error("kafka: a batch that decompresses to more than 8 MiB is skipped: find out who writes it",
+	r.c.cfg.Log.Error("kafka: a batch that decompresses to more than 8 MiB is skipped: find its sender",
 		"topic", r.c.cfg.Topic, "partition", r.partition, "offset", r.next, "records", good-r.next)
 	r.next = good
 	r.mark(good)

@@ -25,7 +25,7 @@ type ConsumerStats struct {
 	Errors     uint64                    `metric:"hotparam_kafka_in_errors_total" help:"Errors that the Kafka client reported."`
 	Partitions int64                     `metric:"hotparam_kafka_in_partitions" help:"Partitions that this process reads."`
 	Topic      int64                     `metric:"hotparam_kafka_in_topic_partitions" help:"Partitions of the topic; the aggregators of a group together read all of them."`
-	Strangers  int64                     `metric:"hotparam_kafka_in_strangers" help:"Kinds of members of the consumer group that are no aggregators of this namespace, by client id; they take its partitions."`
+	Strangers  int64                     `metric:"hotparam_kafka_in_strangers" help:"Kinds of members of the consumer group that are not aggregators of this namespace, by client id; they take its partitions."`
 	Lag        time.Duration             `metric:"hotparam_kafka_in_lag_seconds" help:"How long the oldest unread record of these partitions has been waiting, at most."`
 	Partition  map[string]PartitionStats `label:"partition"`
 }

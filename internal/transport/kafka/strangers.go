@@ -87,7 +87,7 @@ func (c *Consumer) CheckGroup() error {
 	if others == nil || len(*others) == 0 {
 		return nil
 	}
-	return fmt.Errorf("kafka: consumer group %q has members that are no aggregators of namespace %q (client ids %s): "+
+	return fmt.Errorf("kafka: consumer group %q has members that are not aggregators of namespace %q (client ids %s): "+
 		"they take partitions whose counts are lost here; give each namespace a group of its own (kafka.group)",
 		c.cfg.Group, c.cfg.Namespace, strings.Join(*others, ", "))
 }

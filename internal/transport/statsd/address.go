@@ -71,7 +71,7 @@ func parseListen(s string) (address, error) {
 	if err != nil {
 		return address{},
 			fmt.Errorf(
-				"statsd: address %q is none of host:port, udp://host:port, tcp://host:port, unix:/path, unixstream:/path", s)
+				"statsd: address %q must be host:port, udp://host:port, tcp://host:port, unix:/path or unixstream:/path", s)
 	}
 	return a, nil
 }
@@ -186,7 +186,7 @@ func (l *rejectLog) logUnserved(address string, err error) {
 }
 
 func (l *rejectLog) logRejectedSender(address string) {
-	l.warnRarely(&l.nextSender, "statsd: a sender that is not in statsd.allow; what it sends is not read, ",
+	l.warnRarely(&l.nextSender, "statsd: a sender that is not in statsd.allow; its lines are not read, ",
 		"address", address)
 }
 

@@ -158,7 +158,7 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 	for _, a := range l.Addrs() {
 		if l.forward != nil && l.forward.link.addr.reachesSocket(a) {
 			_ = l.Close()
-			return nil, fmt.Errorf("statsd: what is forwarded to %s would come back: it is listened on here",
+			return nil, fmt.Errorf("statsd: lines forwarded to %s would come back: this process listens there",
 				cfg.Forward)
 		}
 	}

@@ -232,10 +232,10 @@ const (
 var reasons = [faultCount]struct{ name, says string }{
 	tooLong:   {"too_long", "the line is too long"},
 	cutOff:    {"cut_off", "the end of the datagram or of the connection cut the line off"},
-	noName:    {"no_name", "the line has no name, or no colon behind it; want name:value|c"},
+	noName:    {"no_name", "the line has no name, or no colon behind it; it must be name:value|c"},
 	badName:   {"name", "the name has our prefix and is not written as names.style says"},
-	noType:    {"no_type", "the value has no type behind it; want value|c"},
-	badType:   {"type", "the type is none that is known: c (a counter), s, g, ms, h, d, m, set"},
+	noType:    {"no_type", "the value has no type behind it; it must be value|c"},
+	badType:   {"type", "the type is unknown; it must be c (a counter), s, g, ms, h, d, m or set"},
 	badNumber: {"value", "a counter's value is not a decimal number from 0 on"},
 	tooMany:   {"count", "the line counts more than one line may (statsd.max_count)"},
 	badRate:   {"rate", "the sample rate is not one number above 0 and up to 1 behind @, or a section is empty"},
@@ -245,5 +245,5 @@ var reasons = [faultCount]struct{ name, says string }{
 
 // MalformedStats holds the number of lines that were malformed for one reason.
 type MalformedStats struct {
-	Lines uint64 `metric:"hotparam_statsd_in_malformed_lines_total" help:"Lines that cannot be read, by what is wrong with them."`
+	Lines uint64 `metric:"hotparam_statsd_in_malformed_lines_total" help:"Lines that cannot be read, by their fault."`
 }

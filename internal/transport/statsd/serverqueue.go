@@ -247,7 +247,7 @@ func isSendable(name string) bool {
 }
 
 // errRefused is the error that the kernel reports about datagrams that it accepted before.
-var errRefused = errors.New("no server listens there, what was sent before is lost")
+var errRefused = errors.New("no server listens there, the data sent before is lost")
 
 // isTimeout reports whether there is no time left, so that trying again is pointless.
 func isTimeout(err error) bool {

@@ -246,6 +246,6 @@ func idFor(live []rules.Override, o rules.Override) (string, error) {
 		}
 	}
 	return "", web.NewProblem(http.StatusConflict,
-		fmt.Sprintf("the IDs that %s %s makes are those of other overrides", o.Target().Kind, web.Quoted(o.Target().Value)),
+		fmt.Sprintf("the IDs that %s %s makes belong to other overrides", o.Target().Kind, web.Quoted(o.Target().Value)),
 		"put it to /v1/overrides/{id} with an ID of its own")
 }

@@ -90,7 +90,7 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := o.Validate(); err != nil {
-		return web.NewProblem(http.StatusBadRequest, err.Error(), "see /openapi.json for what an override holds")
+		return web.NewProblem(http.StatusBadRequest, err.Error(), "see /openapi.json for the fields of an override")
 	}
 	only, err := web.QueryBool(r, "dry_run")
 	if err != nil {

@@ -146,7 +146,7 @@ func storeError(err error) error {
 	switch {
 	case errors.Is(err, rules.ErrConflict):
 		return web.NewProblem(http.StatusPreconditionFailed, err.Error(),
-			"GET /v1/rules, look at what changed, and send it again with the new ETag in If-Match")
+			"GET /v1/rules, look at the changes, and send it again with the new ETag in If-Match")
 	case errors.Is(err, ErrRejected):
 		return web.NewProblem(http.StatusUnprocessableEntity, err.Error(), "fix the rules; nothing was stored")
 	}
@@ -161,7 +161,7 @@ func (s *Service) readRules(w http.ResponseWriter, r *http.Request) (rules.Revis
 		return change, web.BadField("reason", fmt.Sprintf("author and reason have more than %d bytes together",
 			maxReasonBytes), "say it shorter")
 	}
-	text, err := web.Body(w, r, "rules are", rules.MaxText, "split what belongs to different namespaces")
+	text, err := web.Body(w, r, "rules are", rules.MaxText, "split the rules of different namespaces")
 	if err != nil {
 		return change, err
 	}

@@ -64,7 +64,7 @@ func (s *Service) lastChange(r *http.Request, id string) (last rules.Change, err
 		version != rules.AnyVersion && version != last.After.Version() {
 		return last, web.NewProblem(http.StatusPreconditionFailed,
 			"nothing was undone: override "+web.Quoted(id)+" "+changedBy(last)+", after that change",
-			"look at GET /v1/audit?id="+url.QueryEscape(id)+", and set what is meant")
+			"look at GET /v1/audit?id="+url.QueryEscape(id)+", and set the values that you want")
 	}
 	return last, nil
 }

@@ -174,7 +174,7 @@ func problemOf(e *rules.Error) error {
 		detail = conf.Cut(e.Field) + " " + e.Message
 	}
 	field, _, _ := strings.Cut(e.Field, ".") // the page has one line for a schedule
-	return web.BadField(field, detail, cmp.Or(remedies[field], "see /openapi.json for what an override holds"))
+	return web.BadField(field, detail, cmp.Or(remedies[field], "see /openapi.json for the fields of an override"))
 }
 
 const (

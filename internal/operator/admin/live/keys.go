@@ -74,7 +74,7 @@ func (s *Service) getKey(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case s.cfg.Rules().Redacts() && string(canonical) != key:
 		answer.Warnings = append(answer.Warnings,
-			"the key was brought into the form in which requests are counted, without what is redacted")
+			"the key was brought into the form in which requests are counted, without redacted values")
 	case string(canonical) != key:
 		answer.Warnings = append(answer.Warnings, "you asked for "+key+", whose canonical form this is")
 	}
@@ -147,7 +147,7 @@ func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {
 	case o.IsPattern():
 		l.Why += ", by the pattern " + o.Key
 	case o.Resource != "":
-		l.Why += ", by that of the whole resource"
+		l.Why += ", by the limit of the whole resource"
 	case o.Key != string(key):
 		l.Why += ", because it blocks " + o.Key + " and a malformed request may be for that"
 	}
@@ -184,10 +184,10 @@ func (f inForce) ruleLimits(rule *rules.Rule, o *rules.Override, key hottype.Key
 func malformedLimit(rule *rules.Rule, l appliedLimit, shadow bool) appliedLimit {
 	switch {
 	case rule.Malformed == rules.MalformedDeny:
-		return appliedLimit{Source: l.Source, Applies: true, Why: "the rule denies what is malformed",
+		return appliedLimit{Source: l.Source, Applies: true, Why: "the rule denies malformed requests",
 			Limit: &limitView{Mode: hottype.ModeEnforce, Text: "denied"}}
 	case rule.Malformed == rules.MalformedAllow:
-		return appliedLimit{Source: l.Source, Why: "the rule only counts what is malformed"}
+		return appliedLimit{Source: l.Source, Why: "the rule only counts malformed requests"}
 	case l.Limit == nil:
 		l.Why = "the rule only detects"
 		return l

@@ -71,7 +71,7 @@ func (s *Service) rulesTrouble(now time.Time) (list []string) {
 			shown += fmt.Sprintf(" and %d more", more)
 		}
 		list = append(list, "Not every process runs the same rules. Other rules than this one run: "+shown+
-			". What is hot and what is limited does not fit together; compare their files, or hotparam rules status.")
+			". Hot keys and limits do not match; compare their files, or hotparam rules status.")
 	}
 	return list
 }

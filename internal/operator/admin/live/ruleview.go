@@ -88,7 +88,7 @@ func viewClients(class string, fixed, sliding *rules.IPWindow, inFlight *rules.I
 // matchText describes the requests that a rule counts: "GET,POST example.org/topic".
 func matchText(r *rules.Rule) string {
 	if r.IsCatchAll() {
-		return "what no other rule counts"
+		return "requests that no other rule counts"
 	}
 	m := r.Match
 	text := strings.Join(m.Hosts, ",") + cmp.Or(m.Path, "/…")

@@ -120,8 +120,8 @@ func (s *Service) refusedGateways(now time.Time) (list []string) {
 func (s *Service) trouble() []string {
 	reports, overrides := s.latest.failing, s.overrides.failing
 	if s.cfg.Store != "" && reports != "" && overrides != "" {
-		return []string{fmt.Sprintf("%s has not answered since %s: rates, overrides and rules are those of then, and "+
-			"cannot be changed. Limiters go on with what they have.", s.cfg.Store,
+		return []string{fmt.Sprintf("%s has not answered since %s: rates, overrides and rules are from that time and "+
+			"cannot be changed. Limiters continue with their copies.", s.cfg.Store,
 			s.overrides.failedAt.UTC().Format("2006-01-02 15:04:05 MST"))}
 	}
 	return slices.DeleteFunc([]string{reports, overrides}, func(text string) bool { return text == "" })

@@ -101,7 +101,7 @@ func AsProblem(err error) *Problem {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return NewProblem(http.StatusServiceUnavailable, err.Error(), "free space on that disk, and try again")
 	}
-	return NewProblem(http.StatusServiceUnavailable, err.Error(), "try again; /readyz says which part is failing")
+	return NewProblem(http.StatusServiceUnavailable, err.Error(), "try again; /readyz names the part that is failing")
 }
 
 func WriteProblem(w http.ResponseWriter, p *Problem) {
@@ -177,7 +177,7 @@ func QueryTime(r *http.Request, name string, otherwise time.Time) (time.Time, er
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 && n < 1<<40 {
 		return time.Unix(n, 0).UTC(), nil
 	}
-	return time.Time{}, BadField(name, name+" "+strconv.Quote(text)+" is no time",
+	return time.Time{}, BadField(name, name+" "+strconv.Quote(text)+" is not a time",
 		"give it as 2026-03-14T12:00:00Z, or in seconds since 1970")
 }
 
@@ -260,7 +260,7 @@ func Redacted(set *rules.Set, key string) (string, error) {
 	redacted, err := set.RedactKey(key)
 	if err != nil {
 		return "", BadField("key", strings.TrimPrefix(err.Error(), "rules: "),
-			"write all of the value, what GET /v1/hot shows, or *")
+			"write the whole value, the value that GET /v1/hot shows, or *")
 	}
 	return redacted, nil
 }
