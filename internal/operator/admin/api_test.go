@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-func TestHotListTellsAll(t *testing.T) {
+func TestHotList_HasAllFields(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	w.set(func() {
@@ -48,8 +48,8 @@ func TestHotListTellsAll(t *testing.T) {
 	}
 }
 
-// TestHrefRoundTrip states that the link in the list finds a key of any bytes.
-func TestHrefRoundTrip(t *testing.T) {
+// The link in the list finds a key of any bytes.
+func TestKeyHref_FindsKeyOfAnyBytes(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	for _, key := range []hottype.Key{"topic?id=42", hostile, "/", "//a//b/../c?x=1&y=%2F", "/a%2Fb", "/..", "/%",
@@ -64,7 +64,7 @@ func TestHrefRoundTrip(t *testing.T) {
 	}
 }
 
-func TestKeyTellsWhatLimitsItAndWhy(t *testing.T) {
+func TestGetKey_ExplainsItsLimits(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 300, t0)} })
@@ -114,7 +114,7 @@ func TestKeyTellsWhatLimitsItAndWhy(t *testing.T) {
 	}
 }
 
-func TestKeyThatWasNotEncoded(t *testing.T) {
+func TestGetKey_RejectsUnencodedKeyWithRemedy(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	rec := w.ask(http.MethodGet, "/v1/keys/topic?id=42", "")
@@ -126,7 +126,7 @@ func TestKeyThatWasNotEncoded(t *testing.T) {
 	s.answer(t, w.ask(http.MethodGet, "/v1/keys/%3Fid=42", ""), 400, "Problem")
 }
 
-func TestOverridesLiveAndDie(t *testing.T) {
+func TestOverrides_AreStoredAndDeleted(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	id := rules.OverrideID("topic?id=42")
@@ -174,7 +174,7 @@ func TestOverridesLiveAndDie(t *testing.T) {
 	s.answer(t, w.ask(http.MethodGet, "/v1/overrides/old", ""), 404, "Problem")
 }
 
-func TestUndoTakesBackTheLastChange(t *testing.T) {
+func TestUndo_RevertsLastChange(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	now := func() string {
@@ -218,7 +218,7 @@ func TestUndoTakesBackTheLastChange(t *testing.T) {
 	}
 }
 
-func TestStoreFailures(t *testing.T) {
+func TestOverrides_ReportStoreFailures(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	w.ask(http.MethodPut, "/v1/overrides/x", `{"key": "topic?id=42", "action": "block"}`)
@@ -239,7 +239,7 @@ func TestStoreFailures(t *testing.T) {
 	}
 }
 
-func TestWithoutAStoreNothingCanBeChanged(t *testing.T) {
+func TestOverrides_CannotBeChangedWithoutStore(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, func(c *Config) { c.Overrides = nil; c.Reports = nil })
 	w.second()
@@ -251,7 +251,7 @@ func TestWithoutAStoreNothingCanBeChanged(t *testing.T) {
 	s.answer(t, w.ask("GET", "/v1/hot", ""), 200, "HotList")
 }
 
-func TestReadinessNamesEachCheck(t *testing.T) {
+func TestReady_NamesEachCheck(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)
 	failing, status := false, []Status{}

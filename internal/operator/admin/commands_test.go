@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-func TestCommands(t *testing.T) {
+func TestCommands_AreSentToLimiters(t *testing.T) {
 	t.Parallel()
 	var got []report.Command
 	w := newWorld(t, func(c *Config) {

@@ -35,7 +35,7 @@ func widely(t *testing.T, change func(*Config)) *world {
 
 // An override that reaches more than a tenth, or everything of some kind, is stored only with a confirmation, by every
 // route.
-func TestWideBlocksAndLimitsAreConfirmed(t *testing.T) {
+func TestPutOverride_WideReachNeedsConfirmation(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), widely(t, nil)
 	for body, want := range map[string]string{
@@ -89,7 +89,7 @@ func TestWideBlocksAndLimitsAreConfirmed(t *testing.T) {
 	}
 }
 
-func TestEnforcingAndUndoingAreConfirmedToo(t *testing.T) {
+func TestEnforceAndUndo_NeedConfirmation(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), widely(t, nil)
 	const wide = `{"key": "*", "action": "block", "mode": "shadow"}`
@@ -106,7 +106,7 @@ func TestEnforcingAndUndoingAreConfirmedToo(t *testing.T) {
 	s.answer(t, w.ask(http.MethodPost, "/v1/overrides/x/undo?confirm=true", ""), 200, "Undone")
 }
 
-func TestTrustedProxyIsNotBlockedByOneWord(t *testing.T) {
+func TestPutOverride_BlockOfTrustedProxyNeedsConfirmation(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("rules.yaml", []byte(rulesFile+"\nclasses: []\n"))
 	if err != nil {
@@ -123,7 +123,7 @@ func TestTrustedProxyIsNotBlockedByOneWord(t *testing.T) {
 }
 
 // Rules that take something away must be confirmed.
-func TestRulesThatTakeAwayAreConfirmed(t *testing.T) {
+func TestPutRules_LossesNeedConfirmation(t *testing.T) {
 	t.Parallel()
 	central := &centralRules{}
 	w, s := newWorld(t, func(c *Config) { c.Central = central }), loadSchemas(t)

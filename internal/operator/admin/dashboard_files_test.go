@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-func TestTheDashboardHasEachReasonThatDenies(t *testing.T) {
+func TestDashboard_HasEachDenyingReason(t *testing.T) {
 	t.Parallel()
 	module := newWorld(t, nil).ask(http.MethodGet, "/assets/reasons.js", "").Body.String()
 	for r := range (report.Denials{}).All() {

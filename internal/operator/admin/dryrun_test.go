@@ -35,7 +35,7 @@ func pastKeys() history.Answer {
 	return past
 }
 
-func TestDryRunTellsWhatRulesWouldHaveChanged(t *testing.T) {
+func TestDryRun_ReportsChangedKeys(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)
 	type change struct {
@@ -99,8 +99,8 @@ func TestDryRunTellsWhatRulesWouldHaveChanged(t *testing.T) {
 	}
 }
 
-// TestDryRunKnowsTheRuleOfAnAlias, which has no resource to find it by.
-func TestDryRunKnowsTheRuleOfAnAlias(t *testing.T) {
+// A dry run finds the rule of an alias, although an alias has no resource by which a rule is found.
+func TestDryRun_FindsRuleOfAlias(t *testing.T) {
 	t.Parallel()
 	const alias = "!hp1:topic.id=ZE4Zh0123456789abcdef0123456789abcdef"
 	h := kept{answer: history.Answer{Keys: []history.KeyMinute{{Minute: t0, Key: alias, Rule: "topic",
@@ -113,7 +113,7 @@ func TestDryRunKnowsTheRuleOfAnAlias(t *testing.T) {
 	}
 }
 
-func TestDryRunSaysWhatIsWrong(t *testing.T) {
+func TestDryRun_ReportsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)
 	h := kept{fails: errors.New("disk full")}

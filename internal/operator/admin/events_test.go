@@ -70,7 +70,7 @@ func (l *listener) ended() error {
 	return err
 }
 
-func TestStreamTellsAllAtOnce(t *testing.T) {
+func TestEvents_SendStateAndChanges(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, func(c *Config) {
 		c.Pushed = true
@@ -123,7 +123,7 @@ func TestStreamTellsAllAtOnce(t *testing.T) {
 	}
 }
 
-func TestTooManyStreams(t *testing.T) {
+func TestEvents_RejectTooManyStreams(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	s, w := loadSchemas(t), newWorld(t, func(c *Config) {
@@ -145,9 +145,8 @@ func TestTooManyStreams(t *testing.T) {
 	w.CloseStreams()
 }
 
-// TestShutdownDoesNotWaitForDashboards: both ways to end the streams let
-// http.Server.Shutdown come to its end.
-func TestShutdownDoesNotWaitForDashboards(t *testing.T) {
+// Both ways to end the streams let http.Server.Shutdown come to its end.
+func TestCloseStreams_LetsShutdownEnd(t *testing.T) {
 	t.Parallel()
 	for _, byRun := range []bool{true, false} {
 		w := newWorld(t, nil)
@@ -189,7 +188,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return p.ResponseRecorder.Write(b)
 }
 
-func TestRunSamplesEverySecond(t *testing.T) {
+func TestRun_SamplesEverySecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		samples := 0
@@ -221,10 +220,9 @@ func TestRunSamplesEverySecond(t *testing.T) {
 	})
 }
 
-// TestReadsOnlyWhileSomeoneLooks: a page on demand reads what all limiters report while a stream is open and 10 s after
-// each question, and its first answer has them. Overrides are read once a minute, so that they are known while the
-// store is away.
-func TestReadsOnlyWhileSomeoneLooks(t *testing.T) {
+// A page on demand reads the reports of all limiters while a stream is open and for 10 s after each question, and its
+// first answer has them. Overrides are read once a minute, so that they are known while the store is away.
+func TestRun_ReadsReportsOnlyWhileWatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int64

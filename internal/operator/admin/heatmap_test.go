@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/history"
 )
 
-// TestHeatmapHasCellsThatFit: at most some hundred in a row, which begin with minutes and hours.
-func TestHeatmapHasCellsThatFit(t *testing.T) {
+// A row of the heatmap has at most some hundred cells, which begin with minutes and hours.
+func TestHeatmap_HasCellsThatFit(t *testing.T) {
 	t.Parallel()
 	h := kept{answer: history.Answer{Events: []history.Event{}}}
 	w, s := newWorld(t, func(c *Config) { c.History = &h }), loadSchemas(t)

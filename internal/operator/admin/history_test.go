@@ -52,7 +52,7 @@ func (k *kept) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heat
 }
 
 // A second records the hot keys, the loops, and in some samples other keys, each key once.
-func TestSecondsGoIntoTheHistory(t *testing.T) {
+func TestSample_RecordsSecondsInHistory(t *testing.T) {
 	t.Parallel()
 	var h kept
 	looked := 0
@@ -98,7 +98,7 @@ func TestSecondsGoIntoTheHistory(t *testing.T) {
 	}
 }
 
-func TestChangesGoIntoTheHistory(t *testing.T) {
+func TestHistory_RecordsChanges(t *testing.T) {
 	t.Parallel()
 	var h kept
 	w := newWorld(t, func(c *Config) { c.History = &h; c.Pushed = true })
@@ -123,7 +123,7 @@ func TestChangesGoIntoTheHistory(t *testing.T) {
 	}
 }
 
-func TestHistoryIsAnswered(t *testing.T) {
+func TestGetHistory_AnswersQueries(t *testing.T) {
 	t.Parallel()
 	h := kept{answer: history.Answer{
 		From: t0, To: t0.Add(time.Hour),
@@ -165,7 +165,7 @@ func TestHistoryIsAnswered(t *testing.T) {
 }
 
 // A purged key is removed from memory too, and its author is recorded without the key.
-func TestHistoryOfAKeyIsPurged(t *testing.T) {
+func TestPurgeHistory_RemovesKeyFromMemory(t *testing.T) {
 	t.Parallel()
 	var h kept
 	w := newWorld(t, func(c *Config) { c.History, c.Pushed = &h, true })

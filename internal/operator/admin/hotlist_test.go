@@ -22,7 +22,7 @@ type hotAnswer struct {
 	}
 }
 
-func TestHotListIsSortedFoundAndPaged(t *testing.T) {
+func TestHotList_IsSortedFilteredAndPaged(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
 	for i := range 7 {
@@ -76,8 +76,8 @@ func TestHotListIsSortedFoundAndPaged(t *testing.T) {
 	}
 }
 
-// TestHotKeyTellsItsThresholdAndWhoSetItsLimit, on the first page and in the stream.
-func TestHotKeyTellsItsThresholdAndWhoSetItsLimit(t *testing.T) {
+// A hot key has its threshold and the source of its limit, on the first page and in the stream.
+func TestHotKey_NamesThresholdAndLimitSource(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 400, t0), hotKey("topic?id=7", "topic", 300, t0),
@@ -94,9 +94,8 @@ func TestHotKeyTellsItsThresholdAndWhoSetItsLimit(t *testing.T) {
 	}
 }
 
-// TestClosestAreShownWhileNothingIsHot states that they are shown nearest first, without loops, and that there are no
-// more than five.
-func TestClosestAreShownWhileNothingIsHot(t *testing.T) {
+// At most five of the keys closest to their thresholds are shown, nearest first and without loops.
+func TestHotList_ShowsClosestKeysWhileNothingIsHot(t *testing.T) {
 	t.Parallel()
 	heaviest := []hottype.HotKey{{Key: "/a?q=1", Rate: 300}, {Key: "topic?id=1", Rate: 190},
 		{Key: "topic?id=9", Rate: 195}}

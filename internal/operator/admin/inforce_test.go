@@ -37,9 +37,9 @@ rules:
 	return w, bound
 }
 
-// TestLimitsAreShownAsTheyAreInForce: an adaptive limit by its rate of now, in lists, seconds and what-if; a limit of
-// requests in flight is a limit too.
-func TestLimitsAreShownAsTheyAreInForce(t *testing.T) {
+// An adaptive limit is shown by its present rate, in lists, seconds and what-if. A limit of requests in flight is a
+// limit too.
+func TestLimits_AreShownAsInForce(t *testing.T) {
 	t.Parallel()
 	w, bound := following(t)
 	s := loadSchemas(t)
@@ -91,8 +91,8 @@ func TestLimitsAreShownAsTheyAreInForce(t *testing.T) {
 	}
 }
 
-// TestAnUpstreamThatMissesItsTargetIsTrouble, as long as that was measured.
-func TestAnUpstreamThatMissesItsTargetIsTrouble(t *testing.T) {
+// An upstream that misses its target is in the trouble as long as the measurement is recent.
+func TestTrouble_NamesUpstreamThatMissesItsTarget(t *testing.T) {
 	t.Parallel()
 	w, bound := following(t)
 	s := loadSchemas(t)
@@ -120,8 +120,8 @@ func TestAnUpstreamThatMissesItsTargetIsTrouble(t *testing.T) {
 	}
 }
 
-// TestAuditHasWhatChangesNoOverride, with authors, and without the key whose history had to go.
-func TestAuditHasWhatChangesNoOverride(t *testing.T) {
+// The audit has actions that change no override, with their authors, and without the key whose history was purged.
+func TestAudit_HasActionsThatChangeNoOverride(t *testing.T) {
 	t.Parallel()
 	done, past := []report.Command{}, &kept{}
 	w := newWorld(t, func(c *Config) {
@@ -156,8 +156,8 @@ func TestAuditHasWhatChangesNoOverride(t *testing.T) {
 	}
 }
 
-// TestAPushCountsWhatItTakesAway, for the second word.
-func TestAPushCountsWhatItTakesAway(t *testing.T) {
+// The problem of a push without confirmation counts the losses.
+func TestPutRules_CountsLosses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Central = &centralRules{} })
 	one := "rules:\n  - {name: a, match: {path: /a}, params: [id], hot: {rate: 1}, limit: {rate: 10}}\n"
@@ -173,9 +173,8 @@ func TestAPushCountsWhatItTakesAway(t *testing.T) {
 	}
 }
 
-// TestWhatWasKnownIsShownWhileTheStoreIsAway states that one sentence reports the failure, and every view shows the
-// data that was read last.
-func TestWhatWasKnownIsShownWhileTheStoreIsAway(t *testing.T) {
+// While the store is away, one sentence reports the failure, and every view shows the data that was read last.
+func TestServer_ShowsLastDataWhileStoreIsAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Store = "Redis" })
 	s := loadSchemas(t)
@@ -218,8 +217,8 @@ func TestWhatWasKnownIsShownWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// TestAClientIsTraced: what limiters report of it is joined, and a network is one too.
-func TestAClientIsTraced(t *testing.T) {
+// The reports of all limiters on a client are joined. A network is a client too.
+func TestGetClient_JoinsReportsOfLimiters(t *testing.T) {
 	t.Parallel()
 	done := []report.Command{}
 	w := newWorld(t, func(c *Config) { c.Command = commands(&done) })
@@ -261,8 +260,8 @@ func TestAClientIsTraced(t *testing.T) {
 	}
 }
 
-// TestAliasesAreShownAsTheKeysThatTheyStandFor, once a limiter has reported one, wherever a key is shown or asked for.
-func TestAliasesAreShownAsTheKeysThatTheyStandFor(t *testing.T) {
+// An alias is shown as its whole key, wherever a key is shown or asked for, once a limiter has reported the key.
+func TestAliases_AreShownAsWholeKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	s := loadSchemas(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// TestUndo_TakesTheLastChangeOnly states that an undo of a change is refused once another one was made since, by its
-// revision or by the version of the override that it made.
-func TestUndo_TakesTheLastChangeOnly(t *testing.T) {
+// An undo of a change is rejected once another change was made since, by its revision or by the version of the override
+// that it made.
+func TestUndo_RevertsOnlyLastChange(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	put := func(action, author string) (stored struct {
@@ -69,9 +69,8 @@ func TestUndo_TakesTheLastChangeOnly(t *testing.T) {
 	}
 }
 
-// TestOverride_IfMatch states that an override is not changed on top of a version that the author of the change has not
-// seen.
-func TestOverride_IfMatch(t *testing.T) {
+// An override is not changed on top of a version that the author of the change has not seen.
+func TestOverride_IfMatchPreventsLostChange(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	const body = `{"key": "topic?id=42", "rate": 5, "mode": "shadow"}`
@@ -107,8 +106,9 @@ func TestOverride_IfMatch(t *testing.T) {
 	}
 }
 
-// TestLimitersSayWhichOverridesHold: by name and by how much, also when they fall silent.
-func TestLimitersSayWhichOverridesHold(t *testing.T) {
+// A limiter that lacks changes of overrides is named with the number of changes and the time, also when it falls
+// silent.
+func TestLimiters_ReportMissingOverrides(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	limiters := func() (list []live.Limiter) {

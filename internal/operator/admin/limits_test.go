@@ -12,9 +12,9 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// TestOverrides_SayThatTheyRaiseALimit states that a limit above the limit in force, or above the limit of the rules,
-// has a warning before it is applied, for each kind of target.
-func TestOverrides_SayThatTheyRaiseALimit(t *testing.T) {
+// A limit above the limit in force, or above the limit of the rules, has a warning before it is applied, for each kind
+// of target.
+func TestPutOverride_WarnsOfRaisedLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 300, t0)} })
@@ -55,9 +55,8 @@ func TestOverrides_SayThatTheyRaiseALimit(t *testing.T) {
 	}
 }
 
-// TestLimitsInForce_AreWhatTheyAreOf: the limit of a row is never the rate of its requests, and no field of a key has
-// the name of a target.
-func TestLimitsInForce_AreWhatTheyAreOf(t *testing.T) {
+// The limit of a row is never the rate of its requests, and no field of a key has the name of a target.
+func TestLimits_AreNotRatesOfRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
 		c.Loops = func() []hottype.HotKey { return []hottype.HotKey{loop("topic?id=9")} }
@@ -103,9 +102,8 @@ func TestLimitsInForce_AreWhatTheyAreOf(t *testing.T) {
 	}
 }
 
-// TestOverrides_AreRefusedForRowsThatHaveChanged states that a click on the row of a key that has cooled, or of a
-// client that is no longer in the list, stores nothing.
-func TestOverrides_AreRefusedForRowsThatHaveChanged(t *testing.T) {
+// A click on the row of a key that has cooled, or of a client that is no longer in the list, stores nothing.
+func TestPutOverride_RejectsChangedRows(t *testing.T) {
 	t.Parallel()
 	loops := []hottype.HotKey{loop("topic?id=9")}
 	w := newWorld(t, func(c *Config) { c.Loops = func() []hottype.HotKey { return loops } })

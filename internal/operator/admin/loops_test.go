@@ -24,7 +24,7 @@ func loop(key string) hottype.HotKey {
 	return h
 }
 
-func TestLoopsAreShownAndNotHot(t *testing.T) {
+func TestLoops_AreShownAndNotHot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
 		c.Loops = func() []hottype.HotKey { return []hottype.HotKey{loop("topic?id=9")} }
@@ -57,7 +57,7 @@ func TestLoopsAreShownAndNotHot(t *testing.T) {
 }
 
 // The feed is the same if the program publishes changes and if the sampler finds them.
-func TestLoopsInTheFeed(t *testing.T) {
+func TestLoops_AreInTheFeed(t *testing.T) {
 	t.Parallel()
 	want := []string{live.BecameLoop, live.CeasedLoop}
 	for name, pushed := range map[string]bool{"pushed": true, "found": false} {
@@ -86,7 +86,7 @@ func TestLoopsInTheFeed(t *testing.T) {
 
 // A loop and a cold key whose metric name is a hash are shown by their whole text once a limiter has reported it, and
 // for a while after the reports have ended.
-func TestLoopsAndColdKeysAreShownWhole(t *testing.T) {
+func TestLoops_AndColdKeysAreShownWhole(t *testing.T) {
 	t.Parallel()
 	full := func(id string) string { return "topic?id=" + id + strings.Repeat("%E4%B8%AD", 30) }
 	alias := func(id string) string {
@@ -151,9 +151,8 @@ func TestEvents_DoNotEndWithoutNews(t *testing.T) {
 	}
 }
 
-// TestReady_ShowsWhatItTolerates states that the program may be ready although a check fails. The response shows the
-// failure.
-func TestReady_ShowsWhatItTolerates(t *testing.T) {
+// The program may be ready although a check fails. The response shows the failure.
+func TestReady_ShowsToleratedFailures(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, func(c *Config) {
 		c.Ready = map[string]func(context.Context) error{

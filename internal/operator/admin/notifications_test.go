@@ -22,7 +22,7 @@ func (h *hooks) Test(_ context.Context, name, author string) []WebhookTest {
 	return []WebhookTest{{Name: "ops", Status: 500, Error: "answered 500", TookMS: 1.5}}
 }
 
-func TestNotifications(t *testing.T) {
+func TestNotifications_ListAndTestWebhooks(t *testing.T) {
 	t.Parallel()
 	s, h := loadSchemas(t), &hooks{}
 	w := newWorld(t, func(c *Config) { c.Notify = h })

@@ -66,8 +66,8 @@ func (s *schemas) answer(t *testing.T, rec *httptest.ResponseRecorder, status in
 	s.check(t, schema, rec.Body.Bytes())
 }
 
-// TestEveryRouteIsDocumented, and every documented one is served.
-func TestEveryRouteIsDocumented(t *testing.T) {
+// Every route is documented, and every documented route is served.
+func TestOpenAPI_DocumentsEveryRoute(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)
 	var documented, served []string
@@ -78,7 +78,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range newWorld(t, nil).routes() {
+	for _, r := range newWorld(t, nil).allRoutes() {
 		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(r.Path)
 		if strings.HasPrefix(path, "/assets/") {
 			path = "/assets/{file}"
@@ -94,7 +94,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 	}
 }
 
-func TestWrongMethodsAndPaths(t *testing.T) {
+func TestHandler_RejectsWrongMethodsAndPaths(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	for _, c := range []struct {
@@ -124,15 +124,15 @@ func TestWrongMethodsAndPaths(t *testing.T) {
 	}
 }
 
-// TestDocumentationIsComplete: docs/admin.md names every route.
-func TestDocumentationIsComplete(t *testing.T) {
+// docs/admin.md names every route.
+func TestRoutes_AreInAdminDocument(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/admin.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	page, w := string(text), newWorld(t, nil)
-	for _, r := range w.routes() {
+	for _, r := range w.allRoutes() {
 		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(r.Path)
 		for method := range r.Methods {
 			if !strings.HasPrefix(path, "/assets/") && !strings.Contains(page, "`"+method+" "+path+"`") {

@@ -38,7 +38,7 @@ func (w *world) put(t *testing.T, status int, path, body string) (id string) {
 }
 
 // An override in shadow mode exists beside the enforced one, hides it nowhere, and replaces it in one step.
-func TestShadowFirst(t *testing.T) {
+func TestEnforceOverride_ReplacesEnforcedOne(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	const limit, shadow = `{"key": "topic?id=42", "rate": 100}`, `{"key": "topic?id=42", "rate": 50, "mode": "shadow"}`
@@ -90,7 +90,7 @@ func TestShadowFirst(t *testing.T) {
 
 // If no enforced override has its target it keeps its ID: one change, which undo reverts. The next one in shadow mode
 // has another ID.
-func TestEnforceKeepsTheID(t *testing.T) {
+func TestEnforceOverride_KeepsID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	const shadow = `{"key": "topic?id=42", "rate": 50, "mode": "shadow", "for": "1h"}`
@@ -118,7 +118,7 @@ func TestEnforceKeepsTheID(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeEnforced(t *testing.T) {
+func TestEnforceOverride_RejectsOverridesNotInShadow(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	id := w.put(t, 201, "/v1/overrides", `{"key": "topic?id=42", "rate": 100}`)

@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-func TestOverview(t *testing.T) {
+func TestOverview_CountsHotKeysAndLoops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.set(func() {

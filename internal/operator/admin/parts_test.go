@@ -12,9 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// TestReady_NamesAPartThatFails states that a part which does not keep requests from being answered is named by
-// /readyz, and leaves the program ready.
-func TestReady_NamesAPartThatFails(t *testing.T) {
+// A part that fails without keeping requests from being answered is named by /readyz, and leaves the program ready.
+func TestReady_NamesFailingPart(t *testing.T) {
 	t.Parallel()
 	full := fmt.Errorf("filestore: overrides.json was not written: %w", syscall.ENOSPC)
 	s, w := loadSchemas(t), newWorld(t, func(c *Config) {
@@ -64,9 +63,9 @@ func TestAudit_IsReadInParts(t *testing.T) {
 	s.answer(t, w.ask(http.MethodGet, "/v1/audit?before=x", ""), 400, "Problem")
 }
 
-// TestKey_InTheQuery states that every route that names a key or a client in its path can also have it in the query,
-// where no gateway decodes it, and that the response names the requested key.
-func TestKey_InTheQuery(t *testing.T) {
+// Every route that names a key or a client in its path can also have it in the query, where no gateway decodes it, and
+// the response names the requested key.
+func TestGetKey_ReadsKeyFromQuery(t *testing.T) {
 	t.Parallel()
 	var told []report.Command
 	s, w := loadSchemas(t), newWorld(t, func(c *Config) { c.Command = commands(&told) })

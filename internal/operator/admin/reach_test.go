@@ -20,7 +20,7 @@ type reachAnswer struct {
 	Reach         *changes.Reach
 }
 
-func TestDryRunSaysWhatAnOverrideHolds(t *testing.T) {
+func TestPutOverride_DryRunReportsReach(t *testing.T) {
 	t.Parallel()
 	schemas := loadSchemas(t)
 	w := newWorld(t, nil)
@@ -57,7 +57,7 @@ func TestDryRunSaysWhatAnOverrideHolds(t *testing.T) {
 	}
 }
 
-func TestOverridesTellTheirHits(t *testing.T) {
+func TestOverrides_ShowTheirHits(t *testing.T) {
 	t.Parallel()
 	schemas := loadSchemas(t)
 	w := newWorld(t, nil)

@@ -9,7 +9,7 @@ import (
 )
 
 // A key that a person types is stored, shown and found without the redacted value.
-func TestRedactedKeysOfPeople(t *testing.T) {
+func TestOverrides_StoreRedactedKeys(t *testing.T) {
 	t.Parallel()
 	set, err := rules.ParseWith("rules.yaml", []byte("redact: {token: hash}\n"+rulesFile+
 		"  - {key: \"/login?token=secret\", action: block}\n"), rules.Options{Secret: []byte("s3cret-of-the-test")})

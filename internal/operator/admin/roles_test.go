@@ -62,8 +62,8 @@ func newCallers(t *testing.T) (callers, []auth.Token) {
 	return c, tokens
 }
 
-// TestRolesAndRoutes asks every route with every method as every role and without a token.
-func TestRolesAndRoutes(t *testing.T) {
+// Every route is requested with every method as every role and without a token.
+func TestHandler_ChecksRoleOnEveryRoute(t *testing.T) {
 	t.Parallel()
 	who, tokens := newCallers(t)
 	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens })
@@ -76,7 +76,7 @@ func TestRolesAndRoutes(t *testing.T) {
 	w.ReplaceTokens(append(revoked, tokens...))
 	w.ReplaceTokens(tokens)
 	seen := map[string]bool{}
-	for _, r := range w.routes() {
+	for _, r := range w.allRoutes() {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
 			http.MethodPatch, http.MethodDelete} {
 			pattern := method + " " + r.Path
@@ -129,7 +129,7 @@ func (w *world) try(method, target, header string) *httptest.ResponseRecorder {
 }
 
 // A change is recorded under the name of the token's holder, and not under the name in the request.
-func TestAuthorIsTheHolderOfTheToken(t *testing.T) {
+func TestAudit_AuthorIsHolderOfToken(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)
 	who, tokens := newCallers(t)
@@ -151,7 +151,7 @@ func TestAuthorIsTheHolderOfTheToken(t *testing.T) {
 }
 
 // A stream ends with the right to it: when its token is taken away, and when it expires.
-func TestStreamsEndWithTheirToken(t *testing.T) {
+func TestEvents_EndWithTheirToken(t *testing.T) {
 	t.Parallel()
 	token := auth.NewToken()
 	tokens := func(until time.Time) []auth.Token {
@@ -197,7 +197,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 	within("has expired", stream(w))
 }
 
-func TestOtherSitesChangeNothingWithAToken(t *testing.T) {
+func TestHandler_OtherSitesChangeNothingWithToken(t *testing.T) {
 	t.Parallel()
 	who, tokens := newCallers(t)
 	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens })

@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// routes returns all routes: the routes of the packages below, and of the listener itself.
-func (s *Server) routes() []web.Route {
+// allRoutes returns all routes: the routes of the packages below, and of the listener itself.
+func (s *Server) allRoutes() []web.Route {
 	open := func(r web.Route) web.Route { r.Open = true; return r }
 	routes := slices.Concat(s.Routes(), s.changes.Routes(), s.past.Routes(), []web.Route{
 		web.Get("/v1/notifications", s.getNotifications),
@@ -38,11 +38,11 @@ func (s *Server) routes() []web.Route {
 	return routes
 }
 
-// mux builds the routes' multiplexer. Routes are registered without a method, because the server also answers wrong
+// newMux builds the routes' multiplexer. Routes are registered without a method, because the server also answers wrong
 // methods itself.
-func (s *Server) mux() *http.ServeMux {
+func (s *Server) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range s.routes() {
+	for _, r := range s.allRoutes() {
 		h := s.dispatch(r)
 		if !r.Open {
 			h = s.requireCaller(h)
@@ -78,7 +78,7 @@ func (s *Server) dispatch(r web.Route) http.Handler {
 			return
 		}
 		if c := web.CallerOf(req); !r.Open && c.Role < r.Needs(method) {
-			web.WriteProblem(w, forbidden(c, r.Needs(method)))
+			web.WriteProblem(w, forbiddenProblem(c, r.Needs(method)))
 			return
 		}
 		if strings.HasPrefix(r.Path, "/v1/") {
@@ -207,7 +207,7 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer := map[string]any{"ready": ready, "checks": checks}
 	if r.URL.Query().Has("verbose") {
-		answer["status"] = s.verbose(known)
+		answer["status"] = s.statusLine(known)
 	}
 	return web.WriteJSON(w, status, answer)
 }
@@ -217,9 +217,9 @@ func (s *Server) isKnown(r *http.Request) bool {
 	return (s.access.AllowsAll() || r.Header.Get("Authorization") != "") && s.access.Check(r, s.cfg.Now()).Status == 0
 }
 
-// verbose returns the status line of the dashboard, which also shows failures with which a program is ready. Values may
-// name internal addresses.
-func (s *Server) verbose(values bool) []Status {
+// statusLine returns the status line of the dashboard, which also shows failures with which a program is ready. Values
+// may name internal addresses.
+func (s *Server) statusLine(values bool) []Status {
 	list := s.Status()
 	if !values {
 		for i := range list {

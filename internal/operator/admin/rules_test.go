@@ -57,8 +57,8 @@ func (c *centralRules) Change(_ context.Context, before int64, r rules.Revision)
 	return next, nil
 }
 
-// TestPageKnowsWhetherRulesAreCentral before it asks for them.
-func TestPageKnowsWhetherRulesAreCentral(t *testing.T) {
+// The page knows whether rules are central before it asks for them.
+func TestGetRunning_ReportsWhetherRulesAreCentral(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Central = &centralRules{} })
 	var running struct{ Central bool }
@@ -68,7 +68,7 @@ func TestPageKnowsWhetherRulesAreCentral(t *testing.T) {
 	}
 }
 
-func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
+func TestPutRules_NeedsVersionThatWasRead(t *testing.T) {
 	t.Parallel()
 	central := &centralRules{}
 	w := newWorld(t, func(c *Config) {
@@ -145,7 +145,7 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 	}
 }
 
-func TestProgramsWithTheirRulesFromAFileSaySo(t *testing.T) {
+func TestRules_FromFileAreNotServed(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
 	for _, c := range [][2]string{{"GET", "/v1/rules"}, {"PUT", "/v1/rules"},

@@ -25,7 +25,7 @@ func (w *world) kinds(n int) string {
 	return strings.Join(out, ", ")
 }
 
-func TestHotSetDiffWithoutPush(t *testing.T) {
+func TestSample_FindsChangesOfHotSet(t *testing.T) {
 	t.Parallel()
 	a, b := hotKey("a", "topic", 300, t0), hotKey("b", "topic", 300, t0)
 	for pushed, want := range map[bool]string{false: "became_hot a, became_hot b, cooled a", true: ""} {
@@ -40,9 +40,8 @@ func TestHotSetDiffWithoutPush(t *testing.T) {
 	}
 }
 
-// TestChangesMadeElsewhereAreTold: by another process on the same store, by
-// time, and those from before this process.
-func TestChangesMadeElsewhereAreTold(t *testing.T) {
+// The feed has changes by another process on the same store, changes by time, and changes from before this process.
+func TestReadOverrides_PublishesChangesMadeElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	put := func(id string, until time.Time) {
@@ -77,7 +76,7 @@ func TestChangesMadeElsewhereAreTold(t *testing.T) {
 	w.CloseStreams()
 }
 
-func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
+func TestTrouble_IsShownAndLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	w := newWorld(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -110,7 +109,7 @@ func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
 }
 
 // The page names each limiter that refuses gateways, as long as its reports come and show that.
-func TestTroubleNamesLimitersThatRefuseGateways(t *testing.T) {
+func TestTrouble_NamesLimitersThatRefuseGateways(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(*Config) {})
 	trouble := func(reports ...report.Limiter) string {

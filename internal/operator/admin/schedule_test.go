@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-func TestOverridesWithASchedule(t *testing.T) {
+func TestOverrides_WithScheduleAreAdded(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
 	const body = `{"key": "topic?id=42", "rate": 500, "schedule": {"from": "0 20 * * *", "for": "2h", "zone": "Europe/Berlin"}}`
@@ -46,7 +46,7 @@ func TestOverridesWithASchedule(t *testing.T) {
 	s.answer(t, rec, http.StatusBadRequest, "Problem")
 }
 
-func TestScheduleStartAndEndEvents(t *testing.T) {
+func TestPublishSchedule_SendsBeginAndEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	o := rules.Override{ID: "evening", Key: "topic?id=42", Action: rules.ActionBlock,

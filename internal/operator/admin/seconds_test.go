@@ -15,8 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// TestSecondsOfKeyGoOnAfterItHasCooled, as long as limiters report on it, and leave no second that is too old.
-func TestSecondsOfKeyGoOnAfterItHasCooled(t *testing.T) {
+// The seconds of a key go on after it has cooled as long as limiters report on it, and no second is too old.
+func TestGetSeconds_ContinueAfterCooling(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
 	report := func(n uint64) report.Limiter {
@@ -58,8 +58,8 @@ func TestSecondsOfKeyGoOnAfterItHasCooled(t *testing.T) {
 	s.answer(t, w.ask(http.MethodGet, "/v1/keys/topic%3Fid=nobody/seconds", ""), 200, "Seconds")
 }
 
-// TestWhatIfUsesTheAlgorithmOfLimiters: a bucket lets its burst through and then its rate.
-func TestWhatIfUsesTheAlgorithmOfLimiters(t *testing.T) {
+// A simulated bucket lets its burst through and then its rate, as in a limiter.
+func TestSimulate_UsesAlgorithmOfLimiters(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
 	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 400, t0)} })

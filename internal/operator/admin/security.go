@@ -14,9 +14,9 @@ import (
 const csp = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guard wraps the handler of all requests. It sets headers that restrict the browser, checks the name by which the
-// listener was called, and rejects changes that another site sent.
-func (s *Server) guard(next http.Handler) http.Handler {
+// guardHandler wraps the handler of all requests. It sets headers that restrict the browser, checks the name by which
+// the listener was called, and rejects changes that another site sent.
+func (s *Server) guardHandler(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		web.WriteProblem(w, web.NewProblem(http.StatusForbidden, "a change asked for by another site is rejected",
@@ -69,7 +69,7 @@ func (s *Server) requireCaller(next http.Handler) http.Handler {
 	})
 }
 
-func forbidden(c auth.Caller, needs auth.Role) *web.Problem {
+func forbiddenProblem(c auth.Caller, needs auth.Role) *web.Problem {
 	return web.NewProblem(http.StatusForbidden,
 		cmp.Or(c.Name, "this caller")+" is "+c.Role.String()+" here, and this needs "+needs.String(),
 		"use a token with the role "+needs.String()+": docs/security.md explains roles")

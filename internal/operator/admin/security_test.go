@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestConfigIsChecked(t *testing.T) {
+func TestNew_RejectsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	good := newWorld(t, nil).cfg
 	for says, change := range map[string]func(*Config){
@@ -32,7 +32,7 @@ func TestConfigIsChecked(t *testing.T) {
 var everything = []string{"/", "/assets/app.js", "/openapi.json", "/metrics", "/v1/hot", "/v1/keys/topic%3Fid=42",
 	"/v1/overrides", "/v1/audit", "/v1/events", "/no/such/page"}
 
-func TestTokenGuardsEverythingButHealth(t *testing.T) {
+func TestHandler_NeedsTokenExceptForHealth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Access.Token = "s3cret-of-the-test" })
 	basic := func(user, password string) string {
@@ -69,8 +69,8 @@ func TestTokenGuardsEverythingButHealth(t *testing.T) {
 	}
 }
 
-// TestGuessingIsRateLimited: only for the guesser, also where health answers without a token.
-func TestGuessingIsRateLimited(t *testing.T) {
+// Guesses of tokens are limited for the guesser only, also where health is answered without a token.
+func TestHandler_LimitsGuessesOfTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
 		c.Access.Token = "s3cret-of-the-test"
@@ -97,9 +97,8 @@ func TestGuessingIsRateLimited(t *testing.T) {
 	}
 }
 
-// TestForeignHostIsRejected: a page whose name was made to point at loopback
-// sends that name.
-func TestForeignHostIsRejected(t *testing.T) {
+// A page whose name was made to point at loopback sends that name as its host.
+func TestHandler_RejectsForeignHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for host, ok := range map[string]bool{
@@ -123,7 +122,7 @@ func TestForeignHostIsRejected(t *testing.T) {
 	}
 }
 
-func TestOtherSitesChangeNothing(t *testing.T) {
+func TestHandler_OtherSitesChangeNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	const body = `{"key": "topic?id=1", "action": "exempt"}`
@@ -150,7 +149,7 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	}
 }
 
-func TestEveryAnswerBindsTheBrowser(t *testing.T) {
+func TestHandler_SetsSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for _, target := range append(everything, "/livez", "/readyz") {
@@ -171,9 +170,8 @@ func TestEveryAnswerBindsTheBrowser(t *testing.T) {
 	}
 }
 
-// TestPageIsOurOwn: no file of the page names anything elsewhere, and the page
-// has no script, style or handler in its markup.
-func TestPageIsOurOwn(t *testing.T) {
+// No file of the page names anything elsewhere, and the page has no script, style or handler in its markup.
+func TestDashboard_LoadsOnlyOwnFiles(t *testing.T) {
 	t.Parallel()
 	elsewhere := regexp.MustCompile(
 		`(?i)(https?:)?//[a-z0-9.-]+\.[a-z]{2,}|(?-i:url\()|@import|innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(`)
@@ -202,7 +200,7 @@ func TestPageIsOurOwn(t *testing.T) {
 	}
 }
 
-func TestFilesAreSentOnce(t *testing.T) {
+func TestDashboardFiles_AreSentOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for target, kind := range map[string]string{"/": "text/html; charset=utf-8",

@@ -133,7 +133,8 @@ func New(cfg Config) (*Server, error) {
 		Service: live.New(cfg.Config), cfg: cfg, access: auth.NewGuardOf("admin", cfg.Access, cfg.Log),
 		files: pageFiles(),
 	}
-	s.past = past.New(past.Config{History: cfg.History, Rules: cfg.Rules, Purged: s.purged, Log: cfg.Log, Now: cfg.Now})
+	s.past = past.New(past.Config{History: cfg.History, Rules: cfg.Rules, Purged: s.removePurged,
+		Log: cfg.Log, Now: cfg.Now})
 	s.changes = changes.New(changes.Config{
 		Rules: cfg.Rules, Overrides: cfg.Overrides, Central: cfg.Central, Reports: cfg.Reports, Command: cfg.Command,
 		DryRun: s.past.DryRun, Live: s.Service, Log: cfg.Log, Now: cfg.Now,
@@ -141,16 +142,18 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// purged removes a key from memory once its history was purged. The audit does not name the key, because the key may
-// itself be data that must be removed.
-func (s *Server) purged(ctx context.Context, key hottype.Key, author string) {
+// removePurged removes a key from memory once its history was purged. The audit does not name the key, because the key
+// may itself be data that must be removed.
+func (s *Server) removePurged(ctx context.Context, key hottype.Key, author string) {
 	s.Purged(key, author)
 	s.changes.Record(ctx, rules.Change{Action: rules.ChangePurgeHistory, Author: author})
 }
 
 // Handler serves everything. The caller owns listener and http.Server. Set ReadHeaderTimeout, and leave WriteTimeout at
 // 0, because it would end the event streams.
-func (s *Server) Handler() http.Handler { return s.guard(httplimit.WithoutRedirects(s.mux())) }
+func (s *Server) Handler() http.Handler {
+	return s.guardHandler(httplimit.WithoutRedirects(s.newMux()))
+}
 
 // CheckTokens rejects named tokens that cannot replace the tokens in force.
 func (s *Server) CheckTokens(tokens []auth.Token) error { return s.access.CheckTokens(tokens) }

@@ -20,7 +20,7 @@ func (w *world) troubleOf(t *testing.T) string {
 
 // Limiters and aggregators that run other rules than this one are named after a while. Processes that run the same
 // rules, or do not report them, are not named.
-func TestOtherRules_AreReported(t *testing.T) {
+func TestTrouble_NamesProcessesWithOtherRules(t *testing.T) {
 	t.Parallel()
 	schemas := loadSchemas(t)
 	hash := parseRules(t).Hash

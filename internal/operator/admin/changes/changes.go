@@ -72,7 +72,7 @@ type Service struct{ cfg Config }
 func New(cfg Config) *Service { return &Service{cfg} }
 
 func (s *Service) Routes() []web.Route {
-	put := web.If(s.writable, s.putOverride)
+	put := web.If(s.checkWritable, s.putOverride)
 	return []web.Route{
 		web.Post("/v1/keys/{key}/purge", s.commandKey(report.CommandPurge)),
 		web.Post("/v1/keys/{key}/reset", s.commandKey(report.CommandReset)),
@@ -84,11 +84,11 @@ func (s *Service) Routes() []web.Route {
 		web.Post("/v1/client/trace", s.traceClient),
 		{Path: "/v1/overrides", Methods: map[string]web.Handler{http.MethodGet: s.listOverrides, http.MethodPut: put}},
 		{Path: "/v1/overrides/{id}", Methods: map[string]web.Handler{http.MethodGet: s.getOverride, http.MethodPut: put,
-			http.MethodDelete: web.If(s.writable, s.deleteOverride)}},
-		web.Post("/v1/overrides/{id}/undo", web.If(s.writable, s.undoOverride)),
-		web.Post("/v1/overrides/{id}/enforce", web.If(s.writable, s.enforceOverride)),
-		{Path: "/v1/rules", Methods: map[string]web.Handler{http.MethodGet: web.If(s.central, s.getRules),
-			http.MethodPut: web.If(s.central, s.putRules)}, Role: auth.Admin},
+			http.MethodDelete: web.If(s.checkWritable, s.deleteOverride)}},
+		web.Post("/v1/overrides/{id}/undo", web.If(s.checkWritable, s.undoOverride)),
+		web.Post("/v1/overrides/{id}/enforce", web.If(s.checkWritable, s.enforceOverride)),
+		{Path: "/v1/rules", Methods: map[string]web.Handler{http.MethodGet: web.If(s.checkCentral, s.getRules),
+			http.MethodPut: web.If(s.checkCentral, s.putRules)}, Role: auth.Admin},
 		web.Get("/v1/rules/history", s.getRulesHistory),
 		web.Get("/v1/rules/history/{version}", s.getRevision),
 		web.Get("/v1/audit", s.getAudit),
@@ -141,7 +141,7 @@ func (s *Service) commandKey(action report.CommandAction) web.Handler {
 			return err
 		}
 		key = s.cfg.Live.FullKey(key)
-		n, err := s.command(r, report.Command{Action: action, Key: key})
+		n, err := s.sendCommand(r, report.Command{Action: action, Key: key})
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (s *Service) resetClient(w http.ResponseWriter, r *http.Request) error {
 	if c = s.cfg.Rules().IP.ClientOf(c); c.IsZero() {
 		return web.BadField("client", "that is not a client", "ask for /v1/client/reset?client=192.0.2.7")
 	}
-	if _, err := s.command(r, report.Command{Action: report.CommandReset, Client: c}); err != nil {
+	if _, err := s.sendCommand(r, report.Command{Action: report.CommandReset, Client: c}); err != nil {
 		return err
 	}
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"client": c.String()})
@@ -189,8 +189,8 @@ func noLimiter() error {
 		"ask an aggregator, a limiter or hotparam serve")
 }
 
-// command makes every limiter carry out a command, and logs its author.
-func (s *Service) command(r *http.Request, c report.Command) (purged int, err error) {
+// sendCommand makes every limiter carry out a command, and logs its author.
+func (s *Service) sendCommand(r *http.Request, c report.Command) (purged int, err error) {
 	if s.cfg.Command == nil {
 		return 0, noLimiter()
 	}

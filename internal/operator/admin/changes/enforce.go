@@ -13,7 +13,7 @@ import (
 // enforced for the same target with the same schedule. An undo restores the replaced override or the shadow mode.
 func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error {
 	id, who := r.PathValue("id"), web.Author(r)
-	live, err := s.live(r.Context())
+	live, err := s.liveOverrides(r.Context())
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error 
 	} else if o.ID == id {
 		replaced = &live[i]
 	}
-	if err := s.unconfirmed(r, o); err != nil {
+	if err := s.checkConfirmed(r, o); err != nil {
 		return err
 	}
 	change, err := s.put(r.Context(), o, replaced.Version())
@@ -63,8 +63,8 @@ func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error 
 	}
 	s.afterChange(r.Context(), "enforce", stored.ID, who)
 	now := s.cfg.Now()
-	a := Response{Viewed(stored, SourceLive, now), revision, change.Revision, s.reach(stored, now)}
-	a.Warnings = a.Reach.warnings()
-	w.Header().Set("ETag", etag(stored.Version()))
+	a := Response{Viewed(stored, SourceLive, now), revision, change.Revision, s.reachOf(stored, now)}
+	a.Warnings = a.Reach.listWarnings()
+	w.Header().Set("ETag", formatETag(stored.Version()))
 	return web.WriteJSON(w, http.StatusOK, a)
 }

@@ -24,8 +24,8 @@ type Limit struct {
 	Blocks    bool
 }
 
-// raised returns warnings about an override that allows more than the limit in force or the limit of the rules.
-func (s *Service) raised(o rules.Override) []string {
+// raiseWarnings returns warnings about an override that allows more than the limit in force or the limit of the rules.
+func (s *Service) raiseWarnings(o rules.Override) []string {
 	if o.Action != rules.ActionLimit || o.InShadow() {
 		return nil
 	}

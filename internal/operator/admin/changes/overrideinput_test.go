@@ -19,7 +19,7 @@ func readBody(body string) (overrideInput, error) {
 	return readOverride(httptest.NewRecorder(), httptest.NewRequest("PUT", "/", strings.NewReader(body)), t0)
 }
 
-func TestEveryWrongFieldIsNamed(t *testing.T) {
+func TestReadOverride_NamesEveryWrongField(t *testing.T) {
 	t.Parallel()
 	const key = `{"key": "topic?id=42", `
 	for _, c := range []struct{ body, field string }{
@@ -63,7 +63,7 @@ func TestEveryWrongFieldIsNamed(t *testing.T) {
 	}
 }
 
-func TestOverridesAreReadAsMeant(t *testing.T) {
+func TestReadOverride_ReadsAllForms(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]rules.Override{
 		`{"key": "topic?id=42", "rate": 500, "burst": 1000, "reason": "launch", "author": "ann"}`: {Key: "topic?id=42",

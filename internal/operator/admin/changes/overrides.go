@@ -56,7 +56,7 @@ func (s *Service) getOverride(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.cfg.Live.AddHits(all[i:i+1], now)
 	if all[i].Version > 0 {
-		w.Header().Set("ETag", etag(all[i].Version))
+		w.Header().Set("ETag", formatETag(all[i].Version))
 	}
 	return web.WriteJSON(w, http.StatusOK, all[i])
 }
@@ -80,7 +80,7 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 		in.override.Key = redacted
 	}
 	in.override.Author = web.AuthorOr(r, in.override.Author)
-	live, err := s.live(r.Context())
+	live, err := s.liveOverrides(r.Context())
 	if err != nil {
 		return err
 	}
@@ -107,27 +107,27 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 		in.warnings = append(in.warnings, "it was enforced until now; in shadow mode it denies no request")
 	}
 	var revision int64
-	raised := s.raised(o)
+	raised := s.raiseWarnings(o)
 	if !only {
-		change, err := s.store(w, r, o)
+		change, err := s.storeConfirmed(w, r, o)
 		if err != nil {
 			return err
 		}
 		o, revision = *change.After, change.Revision
 	}
 	now := s.cfg.Now()
-	a := Response{Viewed(o, SourceLive, now), revision, revision, s.reach(o, now)}
-	a.Warnings = slices.Concat(in.warnings, overrideWarnings(s.cfg.Rules(), o), raised, a.Reach.warnings())
+	a := Response{Viewed(o, SourceLive, now), revision, revision, s.reachOf(o, now)}
+	a.Warnings = slices.Concat(in.warnings, overrideWarnings(s.cfg.Rules(), o), raised, a.Reach.listWarnings())
 	return web.WriteJSON(w, status, a)
 }
 
-// store stores an override that the request confirms, in place of the version that the request names.
-func (s *Service) store(w http.ResponseWriter, r *http.Request, o rules.Override) (rules.Change, error) {
+// storeConfirmed stores an override that the request confirms, in place of the version that the request names.
+func (s *Service) storeConfirmed(w http.ResponseWriter, r *http.Request, o rules.Override) (rules.Change, error) {
 	version, err := ifVersion(r)
 	if err != nil {
 		return rules.Change{}, err
 	}
-	if err := s.unconfirmed(r, o); err != nil {
+	if err := s.checkConfirmed(r, o); err != nil {
 		return rules.Change{}, err
 	}
 	change, err := s.put(r.Context(), o, version)
@@ -136,7 +136,7 @@ func (s *Service) store(w http.ResponseWriter, r *http.Request, o rules.Override
 	}
 	s.afterChange(r.Context(), "put", o.ID, o.Author)
 	w.Header().Set("Location", "/v1/overrides/"+o.ID)
-	w.Header().Set("ETag", etag(change.After.Version()))
+	w.Header().Set("ETag", formatETag(change.After.Version()))
 	return change, nil
 }
 
@@ -206,8 +206,8 @@ func (s *Service) deleteOverride(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// live returns the live overrides of the store, on which changes are based.
-func (s *Service) live(ctx context.Context) ([]rules.Override, error) {
+// liveOverrides returns the live overrides of the store, on which changes are based.
+func (s *Service) liveOverrides(ctx context.Context) ([]rules.Override, error) {
 	if s.cfg.Overrides == nil {
 		return nil, nil
 	}
@@ -218,7 +218,7 @@ func (s *Service) live(ctx context.Context) ([]rules.Override, error) {
 	return list, nil
 }
 
-func (s *Service) writable() error {
+func (s *Service) checkWritable() error {
 	if s.cfg.Overrides == nil {
 		return web.NewProblem(http.StatusConflict, "this process keeps no live overrides",
 			"write them in the rules file, or start it with a store")

@@ -52,18 +52,18 @@ type ClientShare struct {
 	Share         float64
 }
 
-// reach compares an override with the present requests. It returns nil if nothing is known of them.
-func (s *Service) reach(o rules.Override, now time.Time) *Reach {
+// reachOf compares an override with the present requests. It returns nil if nothing is known of them.
+func (s *Service) reachOf(o rules.Override, now time.Time) *Reach {
 	tried := o
 	tried.Until, tried.Schedule, tried.Mode = time.Time{}, rules.Schedule{}, "" // its reach while it is in force
 	index := rules.NewOverrides(nil, []rules.Override{tried})
 	r, share := &Reach{Examples: []string{}}, 0.0
 	if o.OfClients() {
-		share = r.ofClients(s, index, now)
+		share = r.measureClients(s, index, now)
 	} else {
-		share = r.ofKeys(s, index, now)
+		share = r.measureKeys(s, index, now)
 	}
-	r.confirm(s.cfg.Rules(), o, share)
+	r.setConfirm(s.cfg.Rules(), o, share)
 	if r.LookedAt+r.ClientsLookedAt == 0 && r.Confirm == "" {
 		return nil
 	}
@@ -71,8 +71,8 @@ func (s *Service) reach(o rules.Override, now time.Time) *Reach {
 	return r
 }
 
-// ofKeys returns the part of all requests whose keys match.
-func (r *Reach) ofKeys(s *Service, index *rules.Overrides, now time.Time) float64 {
+// measureKeys returns the part of all requests whose keys match.
+func (r *Reach) measureKeys(s *Service, index *rules.Overrides, now time.Time) float64 {
 	asked, all := s.cfg.Live.ActiveKeys(now), 0.0
 	r.LookedAt = len(asked)
 	for _, h := range asked {
@@ -95,8 +95,8 @@ func (r *Reach) ofKeys(s *Service, index *rules.Overrides, now time.Time) float6
 	return r.PerSecond / all
 }
 
-// ofClients returns the matching part of all requests or of all clients, whichever is greater.
-func (r *Reach) ofClients(s *Service, index *rules.Overrides, now time.Time) float64 {
+// measureClients returns the matching part of all requests or of all clients, whichever is greater.
+func (r *Reach) measureClients(s *Service, index *rules.Overrides, now time.Time) float64 {
 	clients, sampled := s.cfg.Live.Clients(now)
 	r.ClientsLookedAt = len(clients)
 	for _, c := range clients {
@@ -117,9 +117,9 @@ func (r *Reach) ofClients(s *Service, index *rules.Overrides, now time.Time) flo
 	return max(r.Share, float64(r.Clients)/float64(len(clients)))
 }
 
-// confirm sets Confirm and Percent of an override that must be confirmed. A limit of one key never must, however often
-// the key is requested, because the pipeline sets such limits by itself.
-func (r *Reach) confirm(set *rules.Set, o rules.Override, share float64) {
+// setConfirm sets Confirm and Percent of an override that must be confirmed. A limit of one key never must, however
+// often the key is requested, because the pipeline sets such limits by itself.
+func (r *Reach) setConfirm(set *rules.Set, o rules.Override, share float64) {
 	if o.InShadow() || o.Action != rules.ActionLimit && o.Action != rules.ActionBlock ||
 		o.Action == rules.ActionLimit && o.IsOneKey() {
 		return
@@ -184,14 +184,14 @@ func isRule(set *rules.Set, name string) bool {
 	return rule != nil && rule.Name == name
 }
 
-// unconfirmed returns the problem of a request that stores an override without the confirmation that it needs, or nil
-// if the override may be stored.
-func (s *Service) unconfirmed(r *http.Request, o rules.Override) error {
+// checkConfirmed returns the problem of a request that stores an override without the confirmation that it needs, or
+// nil if the override may be stored.
+func (s *Service) checkConfirmed(r *http.Request, o rules.Override) error {
 	yes, err := web.QueryBool(r, "confirm")
 	if err != nil || yes {
 		return err
 	}
-	reach := s.reach(o, s.cfg.Now())
+	reach := s.reachOf(o, s.cfg.Now())
 	if reach == nil || reach.Confirm == "" {
 		return nil
 	}
@@ -201,8 +201,8 @@ func (s *Service) unconfirmed(r *http.Request, o rules.Override) error {
 	return p
 }
 
-// warnings returns descriptions of effects that an author may not have intended.
-func (r *Reach) warnings() []string {
+// listWarnings returns descriptions of effects that an author may not have intended.
+func (r *Reach) listWarnings() []string {
 	switch {
 	case r == nil:
 		return nil
@@ -238,12 +238,12 @@ func (s *Service) checkPush(r *http.Request, change rules.Revision) error {
 		}
 	}
 	if next, err := s.cfg.Central.Check(r.Context(), change); err == nil {
-		return s.losses(before, next)
+		return s.checkLosses(before, next)
 	}
 	return nil // invalid rules are rejected when they are stored
 }
 
-func (s *Service) losses(before, next *rules.Set) error {
+func (s *Service) checkLosses(before, next *rules.Set) error {
 	lost := rules.Losses(before, next)
 	for i, text := range lost {
 		lost[i] = "takes away " + text
@@ -252,7 +252,7 @@ func (s *Service) losses(before, next *rules.Set) error {
 		if slices.Contains(before.Overrides, o) {
 			continue
 		}
-		if reach := s.reach(o, s.cfg.Now()); reach != nil && reach.Confirm != "" {
+		if reach := s.reachOf(o, s.cfg.Now()); reach != nil && reach.Confirm != "" {
 			lost = append(lost, fmt.Sprintf("%s of %s: %s", o.Action, web.Quoted(o.Target().String()), reach.Confirm))
 		}
 	}

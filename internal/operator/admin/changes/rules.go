@@ -88,7 +88,7 @@ func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rul
 			a.Limiters = append(a.Limiters, LimiterRules{l.Instance, l.RulesVersion, l.RejectedRulesVersion})
 		}
 	}
-	w.Header().Set("ETag", etag(a.Version))
+	w.Header().Set("ETag", formatETag(a.Version))
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 
@@ -117,7 +117,7 @@ func (s *Service) dryRunRules(w http.ResponseWriter, r *http.Request, change rul
 	if err != nil {
 		return storeError(err)
 	}
-	live, err := s.live(r.Context())
+	live, err := s.liveOverrides(r.Context())
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (s *Service) getRevision(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Service) rulesHistory(r *http.Request) ([]rules.Revision, error) {
-	if err := s.central(); err != nil {
+	if err := s.checkCentral(); err != nil {
 		return nil, err
 	}
 	list, err := s.cfg.Central.History(r.Context())
@@ -213,7 +213,7 @@ func (s *Service) rulesHistory(r *http.Request) ([]rules.Revision, error) {
 	return append([]rules.Revision{}, list...), nil
 }
 
-func (s *Service) central() error {
+func (s *Service) checkCentral() error {
 	if s.cfg.Central == nil {
 		return web.NewProblem(http.StatusNotFound, "this program has its rules from a file",
 			"change the file, or start it with --rules")
@@ -221,7 +221,7 @@ func (s *Service) central() error {
 	return nil
 }
 
-func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+func formatETag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
 // ifMatch returns the version of the rules on which a change is based.
 func ifMatch(r *http.Request) (int64, error) {
@@ -240,7 +240,7 @@ func versionOf(r *http.Request, remedy string) (int64, error) {
 		return rules.AnyVersion, nil
 	}
 	version, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
-	if err != nil || version < 0 || etag(version) != text {
+	if err != nil || version < 0 || formatETag(version) != text {
 		return 0, web.NewProblem(http.StatusBadRequest, "If-Match is "+web.Quoted(text), remedy)
 	}
 	return version, nil

@@ -24,7 +24,7 @@ func (s *Service) undoOverride(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if before := last.Before; before != nil {
-		if err := s.unconfirmed(r, *before); err != nil {
+		if err := s.checkConfirmed(r, *before); err != nil {
 			return err
 		}
 	}

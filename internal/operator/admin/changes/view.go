@@ -115,15 +115,15 @@ func readOverride(w http.ResponseWriter, r *http.Request, now time.Time) (in ove
 	if err != nil {
 		return in, err
 	}
-	in.override, err = rules.ReadOverride("body", body, now, in.canonical)
+	in.override, err = rules.ReadOverride("body", body, now, in.canonicalizeTarget)
 	if wrong, ok := errors.AsType[*rules.Error](err); ok {
 		return overrideInput{}, problemOf(wrong)
 	}
 	return in, err
 }
 
-// canonical converts the target to its canonical form, and warns of a difference.
-func (in *overrideInput) canonical(o *rules.Override) error {
+// canonicalizeTarget converts the target to its canonical form, and warns of a difference.
+func (in *overrideInput) canonicalizeTarget(o *rules.Override) error {
 	t := o.Target()
 	canonical, err := t.Canonical()
 	switch {

@@ -78,9 +78,9 @@ func (s *Service) deniedClients(now time.Time) []DeniedClient {
 			continue
 		}
 		c := sum.DeniedClient
-		c.Denied, c.Reasons = *web.Rounded(c.Denied), parts(sum.reasons, sum.sampled)
+		c.Denied, c.Reasons = *web.Rounded(c.Denied), topShares(sum.reasons, sum.sampled)
 		c.Keys = []clientKey{}
-		for _, k := range parts(sum.keys, sum.sampled) {
+		for _, k := range topShares(sum.keys, sum.sampled) {
 			if k.Name != "" {
 				c.Keys = append(c.Keys, clientKey{hottype.Key(k.Name), web.KeyHref(hottype.Key(k.Name)), k.Share})
 			}
@@ -117,7 +117,7 @@ func (in *instance) addDenied(sums map[string]*deniedSum) {
 func (s *Service) Requests(now time.Time) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sum := s.rates.now(now)
+	sum := s.rates.totalSpeed(now)
 	all := sum.Allowed
 	for _, n := range sum.Denied {
 		all += n

@@ -45,12 +45,12 @@ func (s *Service) getHot(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	now, hot := s.cfg.Now(), s.hot()
-	page, matched := q.from(hot, s.speeds(now))
-	st := s.buildState(now, hot, page, s.loops())
+	now, hot := s.cfg.Now(), s.hotKeys()
+	page, matched := q.selectPage(hot, s.keySpeeds(now))
+	st := s.buildState(now, hot, page, s.loopKeys())
 	s.mu.Lock()
 	for i := range st.Hot {
-		st.Hot[i].Spark = s.seconds.spark(st.Hot[i].Key, now)
+		st.Hot[i].Spark = s.seconds.sparkRates(st.Hot[i].Key, now)
 	}
 	s.mu.Unlock()
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"namespace": s.cfg.Namespace, "at": now, "totals": st.Totals,
@@ -78,9 +78,10 @@ func readHotQuery(r *http.Request) (q hotQuery, err error) {
 	return q, nil
 }
 
-// from returns the part of the hot keys that the query selects, and the number of keys that matched. It does not change
-// hot.
-func (q *hotQuery) from(hot []hottype.HotKey, speeds map[hottype.Key]keySpeed) (page []hottype.HotKey, matched int) {
+// selectPage returns the part of the hot keys that the query selects, and the number of keys that matched. It does not
+// change hot.
+func (q *hotQuery) selectPage(hot []hottype.HotKey, speeds map[hottype.Key]keySpeed) (page []hottype.HotKey,
+	matched int) {
 	list := slices.Clone(hot)
 	if q.find != "" {
 		list = slices.DeleteFunc(list, func(h hottype.HotKey) bool {
@@ -104,7 +105,7 @@ type closeKey struct {
 	Threshold float64     `json:"threshold"` // requests a second
 }
 
-func closest(set *rules.Set, heaviest, hot, loops []hottype.HotKey) []closeKey {
+func closestKeys(set *rules.Set, heaviest, hot, loops []hottype.HotKey) []closeKey {
 	known := map[hottype.Key]bool{}
 	for _, list := range [][]hottype.HotKey{hot, loops} {
 		for i := range list {
@@ -132,9 +133,9 @@ type Loop struct {
 	Href string `json:"href"` // asks /v1/keys about it
 }
 
-// loops returns the present loops, under their whole keys as far as these are known. It returns nil if the program does
-// not know loops.
-func (s *Service) loops() []hottype.HotKey { return s.named(s.aliasedLoops()) }
+// loopKeys returns the present loops, under their whole keys as far as these are known. It returns nil if the program
+// does not know loops.
+func (s *Service) loopKeys() []hottype.HotKey { return s.withFullKeys(s.aliasedLoops()) }
 
 func (s *Service) aliasedLoops() []hottype.HotKey {
 	if s.cfg.Loops == nil {

@@ -73,8 +73,8 @@ func (s *seconds) remove(key hottype.Key) {
 	delete(s.last, key)
 }
 
-// of returns the seconds of a key from time from on, oldest first.
-func (s *seconds) of(key hottype.Key, from, now time.Time) []past.Second {
+// secondsOf returns the seconds of a key from time from on, oldest first.
+func (s *seconds) secondsOf(key hottype.Key, from, now time.Time) []past.Second {
 	ring := s.keys[key]
 	if ring == nil {
 		return nil
@@ -89,9 +89,9 @@ func (s *seconds) of(key hottype.Key, from, now time.Time) []past.Second {
 // keepSpark is the number of seconds in the line of a key in a list.
 const keepSpark = 60
 
-func (s *seconds) spark(key hottype.Key, now time.Time) []float64 {
+func (s *seconds) sparkRates(key hottype.Key, now time.Time) []float64 {
 	rates := []float64{}
-	for _, one := range s.of(key, now.Add(-keepSpark*time.Second+time.Second), now) {
+	for _, one := range s.secondsOf(key, now.Add(-keepSpark*time.Second+time.Second), now) {
 		if r := float64(one.Rate); !math.IsNaN(r) {
 			rates = append(rates, *web.Rounded(r))
 		}
@@ -99,12 +99,12 @@ func (s *seconds) spark(key hottype.Key, now time.Time) []float64 {
 	return rates
 }
 
-// noteSeconds records this second of the hot keys, of loops, and of the other keys that limiters report. The caller
+// addKeySeconds records this second of the hot keys, of loops, and of the other keys that limiters report. The caller
 // holds mu.
-func (s *Service) noteSeconds(now time.Time, hot []HotKey, loops []hottype.HotKey) {
+func (s *Service) addKeySeconds(now time.Time, hot []HotKey, loops []hottype.HotKey) {
 	var keys []hottype.Key
 	var of []past.Second
-	speeds := s.rates.now(now).Keys
+	speeds := s.rates.totalSpeed(now).Keys
 	add := func(key hottype.Key, rate float64, l *limitView) {
 		one := past.Second{Rate: float32(rate), Allowed: past.Unknown, Denied: past.Unknown, Limit: past.Unknown}
 		if sp, ok := speeds[key]; ok {
@@ -145,7 +145,7 @@ type Second struct {
 	Limit   *float64 `json:"limit"`
 }
 
-func nullable(f float32) *float64 {
+func nilIfNaN(f float32) *float64 {
 	if math.IsNaN(float64(f)) {
 		return nil
 	}
@@ -165,12 +165,12 @@ func (s *Service) getSeconds(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.mu.Lock()
-	list := s.seconds.of(key, since, now)
+	list := s.seconds.secondsOf(key, since, now)
 	s.mu.Unlock()
 	views := make([]Second, len(list))
 	for i, one := range list {
-		views[i] = Second{int64(one.At), nullable(one.Rate), nullable(one.Allowed), nullable(one.Denied),
-			nullable(one.Limit)}
+		views[i] = Second{int64(one.At), nilIfNaN(one.Rate), nilIfNaN(one.Allowed), nilIfNaN(one.Denied),
+			nilIfNaN(one.Limit)}
 	}
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"key": key, "at": now.Unix(), "seconds": views})
 }
@@ -189,7 +189,7 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 	}
 	now := s.cfg.Now()
 	s.mu.Lock()
-	list := s.seconds.of(key, now.Add(-whatIfSpan), now)
+	list := s.seconds.secondsOf(key, now.Add(-whatIfSpan), now)
 	s.mu.Unlock()
 	a, err := past.Simulate(r.Context(), spec, list, past.SlicesOfSecond)
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 	s.mu.Unlock()
 	set := s.cfg.Rules()
 	o := rules.NewOverrides(set.Overrides, live).Find([]byte(key), now)
-	a.InForce = s.inForce().effective(set.RuleFor(key.Resource()), o, key)
+	a.InForce = s.inForce().effectiveLimit(set.RuleFor(key.Resource()), o, key)
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 

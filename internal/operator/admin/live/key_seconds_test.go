@@ -9,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/past"
 )
 
-func TestSecondsAreBounded(t *testing.T) {
+func TestSeconds_AreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSeconds()
 	add := func(now time.Time, names ...string) {

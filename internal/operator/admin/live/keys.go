@@ -66,7 +66,7 @@ func (s *Service) getKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	canonical = s.FullKey(canonical)
-	answer, err := s.describe(r, canonical, s.cfg.Now())
+	answer, err := s.describeKey(r, canonical, s.cfg.Now())
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Service) getKey(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, answer)
 }
 
-func (s *Service) describe(r *http.Request, key hottype.Key, now time.Time) (*Key, error) {
+func (s *Service) describeKey(r *http.Request, key hottype.Key, now time.Time) (*Key, error) {
 	live, err := s.LiveOverrides(r.Context())
 	if err != nil {
 		return nil, err
@@ -97,18 +97,18 @@ func (s *Service) describe(r *http.Request, key hottype.Key, now time.Time) (*Ke
 		s.AddHits(views, now)
 		a.Tried = &views[0]
 	}
-	hot := s.hot()
+	hot := s.hotKeys()
 	if i := slices.IndexFunc(hot, func(h hottype.HotKey) bool { return h.Key == key }); i >= 0 {
 		a.Hot, a.Detected = true, &hot[i]
 	}
-	loops := s.loops()
+	loops := s.loopKeys()
 	if i := slices.IndexFunc(loops, func(h hottype.HotKey) bool { return h.Key == key }); i >= 0 {
 		a.Loop = &loops[i]
 	}
-	if sp, ok := s.speeds(now)[key]; ok {
+	if sp, ok := s.keySpeeds(now)[key]; ok {
 		a.Allowed, a.Denied, a.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Denied), web.Rounded(sp.Served)
 	}
-	a.Senders = s.senders(key, now)
+	a.Senders = s.sendersOf(key, now)
 	a.Limits = slices.Concat(overrideLimits(o, key), s.inForce().ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
 	a.Warnings = changes.KeyWarnings(set, key)
 	if trouble := s.Trouble(); trouble != "" {
@@ -159,7 +159,7 @@ func (f inForce) ruleLimits(rule *rules.Rule, o *rules.Override, key hottype.Key
 		return nil
 	}
 	held := rule.LimitFor(key)
-	l := appliedLimit{Source: "rule", Limit: f.view(held)}
+	l := appliedLimit{Source: "rule", Limit: f.viewLimit(held)}
 	l.Applies = hot && l.Limit != nil
 	malformed := key.Params() == canon.Malformed
 	switch {
@@ -235,8 +235,8 @@ type partView struct {
 	Share float64 `json:"share"`
 }
 
-// senders joins the samples of a key of the running limiters. It returns nil if there are none.
-func (s *Service) senders(key hottype.Key, now time.Time) *sendersView {
+// sendersOf joins the samples of a key of the running limiters. It returns nil if there are none.
+func (s *Service) sendersOf(key hottype.Key, now time.Time) *sendersView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := &sendersView{}
@@ -257,9 +257,9 @@ func (s *Service) senders(key hottype.Key, now time.Time) *sendersView {
 	if v.Sampled == 0 {
 		return nil
 	}
-	v.Prefixes, v.Classes = parts(prefixes, v.Sampled), parts(classes, v.Sampled)
+	v.Prefixes, v.Classes = topShares(prefixes, v.Sampled), topShares(classes, v.Sampled)
 	if !s.cfg.Rules().Redacts() {
-		v.Spellings = parts(spellings, v.Sampled)
+		v.Spellings = topShares(spellings, v.Sampled)
 	}
 	return v
 }
@@ -270,8 +270,8 @@ func addNames(sum map[string]uint64, list []report.NameCount) {
 	}
 }
 
-// parts returns the most frequent names of a sample, most frequent first.
-func parts(counts map[string]uint64, sampled uint64) []partView {
+// topShares returns the most frequent names of a sample, most frequent first.
+func topShares(counts map[string]uint64, sampled uint64) []partView {
 	list := make([]partView, 0, len(counts))
 	for name, n := range counts {
 		list = append(list, partView{name, min(1, math.Round(1000*float64(n)/float64(sampled))/1000)})

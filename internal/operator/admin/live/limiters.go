@@ -52,7 +52,7 @@ func (s *Service) getLimiters(w http.ResponseWriter, r *http.Request) error {
 	}
 	a := map[string]any{"at": now, "revision": s.overrides.revision, "limiters": s.viewLimiters(now)}
 	if unread != nil { // the state that was read last is shown
-		a["trouble"] = strings.Join(s.trouble(), "; ")
+		a["trouble"] = strings.Join(s.storeTrouble(), "; ")
 	}
 	return web.WriteJSON(w, http.StatusOK, a)
 }
@@ -109,7 +109,7 @@ func (s *Service) viewLimiters(now time.Time) []Limiter {
 			HeardMS: max(quiet.Milliseconds(), 0), Silent: quiet > quietAfter,
 		}
 		if !v.Current {
-			v.behind(now, s.overrides.revision, s.overrides.revisions)
+			v.setBehind(now, s.overrides.revision, s.overrides.revisions)
 		}
 		list = append(list, v)
 	}
@@ -119,9 +119,9 @@ func (s *Service) viewLimiters(now time.Time) []Limiter {
 	return list
 }
 
-// behind sets the number of missing changes and the time since which the oldest is missing. A revision is the time of
-// its change in microseconds.
-func (v *Limiter) behind(now time.Time, newest int64, revisions []int64) {
+// setBehind sets the number of missing changes and the time since which the oldest is missing. A revision is the time
+// of its change in microseconds.
+func (v *Limiter) setBehind(now time.Time, newest int64, revisions []int64) {
 	oldest := newest
 	v.Missing = 1
 	for i, r := range revisions {
@@ -133,8 +133,8 @@ func (v *Limiter) behind(now time.Time, newest int64, revisions []int64) {
 	v.BehindMS = max(now.Sub(time.UnixMicro(oldest)).Milliseconds(), 1)
 }
 
-// lagging returns the limiters that have lacked a change for longer than a change takes. The caller holds mu.
-func (s *Service) lagging(now time.Time) []Limiter {
+// laggingLimiters returns the limiters that have lacked a change for longer than a change takes. The caller holds mu.
+func (s *Service) laggingLimiters(now time.Time) []Limiter {
 	list := slices.DeleteFunc(s.viewLimiters(now), func(v Limiter) bool {
 		return v.BehindMS < lagsAfter.Milliseconds()
 	})
@@ -149,12 +149,12 @@ const (
 // ActiveKeys returns the keys that are known to have requests, with their rates, heaviest first.
 func (s *Service) ActiveKeys(now time.Time) []hottype.HotKey {
 	rates := map[hottype.Key]float64{}
-	for key, sp := range s.speeds(now) {
+	for key, sp := range s.keySpeeds(now) {
 		rates[key] = sp.Allowed + sp.Denied
 	}
-	lists := [][]hottype.HotKey{s.loops(), s.hot()}
+	lists := [][]hottype.HotKey{s.loopKeys(), s.hotKeys()}
 	if s.cfg.Heaviest != nil {
-		lists = append(lists, s.named(s.cfg.Heaviest(maxActive)))
+		lists = append(lists, s.withFullKeys(s.cfg.Heaviest(maxActive)))
 	}
 	for _, list := range lists {
 		for i := range list {
@@ -186,7 +186,7 @@ type overrideHits struct {
 func (s *Service) AddHits(list []changes.View, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hits, sum := s.rates.hits(now), s.rates.now(now)
+	hits, sum := s.rates.hitsByOverride(now), s.rates.totalSpeed(now)
 	if !sum.Known {
 		return
 	}

@@ -44,35 +44,35 @@ func (s *Service) limitsOf(o rules.Override, now time.Time) (held, ruled *limitV
 	case o.IsOneKey():
 		key := hottype.Key(o.Key)
 		rule := set.RuleFor(key.Resource())
-		return force.effective(rule, index.Find([]byte(key), now), key), force.effective(rule, nil, key)
+		return force.effectiveLimit(rule, index.Find([]byte(key), now), key), force.effectiveLimit(rule, nil, key)
 	case o.Class != "":
 		ruled = windowsOf(set, o.Class)
-		return force.replaced(index.FindClass(o.Class, now), ruled), ruled
+		return force.limitWithOverride(index.FindClass(o.Class, now), ruled), ruled
 	case o.OfClients():
 		ruled = windowsOf(set, "")
-		return force.replaced(index.FindClient(o.Network().Addr(), now), ruled), ruled
+		return force.limitWithOverride(index.FindClient(o.Network().Addr(), now), ruled), ruled
 	}
 	resource, _, _ := strings.Cut(cmp.Or(o.Resource, o.Key), "?")
 	rule := set.RuleFor(resource)
 	if rule == nil || strings.Contains(resource, "*") {
 		return nil, nil
 	}
-	ruled = force.view(rule.Limit)
+	ruled = force.viewLimit(rule.Limit)
 	i := slices.IndexFunc(live, func(other rules.Override) bool {
 		return other.Target() == o.Target() && other.Active(now)
 	})
 	if i < 0 {
 		return ruled, ruled
 	}
-	return force.replaced(&live[i], ruled), ruled
+	return force.limitWithOverride(&live[i], ruled), ruled
 }
 
-// replaced returns the limit of an override, or the limit of the rules if the override sets none.
-func (f inForce) replaced(o *rules.Override, ruled *limitView) *limitView {
+// limitWithOverride returns the limit of an override, or the limit of the rules if the override sets none.
+func (f inForce) limitWithOverride(o *rules.Override, ruled *limitView) *limitView {
 	if o == nil || o.KeepsLimit() {
 		return ruled
 	}
-	return f.effective(nil, o, "")
+	return f.effectiveLimit(nil, o, "")
 }
 
 // windowsOf returns the window of a client that allows less in the long run, or nil if clients have no window. class is
@@ -108,9 +108,9 @@ func (s *Service) IsListed(list string, o rules.Override, now time.Time) bool {
 	}
 	switch list {
 	case "hot":
-		return slices.ContainsFunc(s.hot(), func(h hottype.HotKey) bool { return string(h.Key) == o.Key })
+		return slices.ContainsFunc(s.hotKeys(), func(h hottype.HotKey) bool { return string(h.Key) == o.Key })
 	case "loop":
-		return slices.ContainsFunc(s.loops(), func(h hottype.HotKey) bool { return isClient(h.HeaviestClient) })
+		return slices.ContainsFunc(s.loopKeys(), func(h hottype.HotKey) bool { return isClient(h.HeaviestClient) })
 	case "denied":
 		return slices.ContainsFunc(s.deniedClients(now), func(c DeniedClient) bool { return isClient(c.Client) })
 	case "heaviest":

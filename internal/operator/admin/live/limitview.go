@@ -88,13 +88,13 @@ func viewSpec(s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
 
 func specText(s limit.Spec) string {
 	if limitcore.Spec(s).Even() {
-		return number(float64(s.Limit)/s.Window.Seconds()) + "/s" + limitcore.Spec(s).Options()
+		return formatRate(float64(s.Limit)/s.Window.Seconds()) + "/s" + limitcore.Spec(s).Options()
 	}
-	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + limitcore.Spec(s).Options()
+	return fmt.Sprintf("%d in %ss", s.Limit, formatRate(s.Window.Seconds())) + limitcore.Spec(s).Options()
 }
 
-// view returns the limit of a rule as it is in force now, or nil if the rule only detects.
-func (f inForce) view(l rules.Limit) *limitView {
+// viewLimit returns the limit of a rule as it is in force now, or nil if the rule only detects.
+func (f inForce) viewLimit(l rules.Limit) *limitView {
 	if l.InFlight != nil {
 		return &limitView{Algorithm: rule.AlgorithmInFlight, InFlight: l.InFlight.Limit, Mode: hottype.ModeEnforce,
 			Scope: l.InFlight.Scope, Text: fmt.Sprintf("%d in flight", l.InFlight.Limit)}
@@ -130,9 +130,9 @@ func viewWindow(w *rules.IPWindow) *limitView {
 	return v
 }
 
-// effective returns the limit of a key that is hot: the limit of its override, or else of its rule. It returns nil if
-// the key has no limit.
-func (f inForce) effective(rule *rules.Rule, o *rules.Override, key hottype.Key) *limitView {
+// effectiveLimit returns the limit of a key that is hot: the limit of its override, or else of its rule. It returns nil
+// if the key has no limit.
+func (f inForce) effectiveLimit(rule *rules.Rule, o *rules.Override, key hottype.Key) *limitView {
 	if o != nil && o.Action == rules.ActionLimit {
 		return viewSpec(o.Spec(), hottype.ModeEnforce, "")
 	}
@@ -149,7 +149,7 @@ func (f inForce) effective(rule *rules.Rule, o *rules.Override, key hottype.Key)
 	if o != nil && o.Action == rules.ActionShadow {
 		l.Mode = hottype.ModeShadow
 	}
-	return f.view(l)
+	return f.viewLimit(l)
 }
 
 // limitSource returns the source of a limit that is shown.
@@ -166,8 +166,8 @@ func limitSource(rule *rules.Rule, o *rules.Override, key hottype.Key, l *limitV
 	return "rule"
 }
 
-// number formats a rate without needless digits: 100, 0.5, 33.33, 0.00012.
-func number(f float64) string {
+// formatRate formats a rate without needless digits: 100, 0.5, 33.33, 0.00012.
+func formatRate(f float64) string {
 	if f < 0.1 {
 		return strconv.FormatFloat(f, 'g', 2, 64)
 	}
@@ -177,13 +177,13 @@ func number(f float64) string {
 // heaviestEvery is the number of samples after which the keys that are not hot are read again.
 const heaviestEvery = 10
 
-// heaviest returns the keys with the greatest rates, hot or not, in every tenth sample and nil in others. Only one
+// heaviestKeys returns the keys with the greatest rates, hot or not, in every tenth sample and nil in others. Only one
 // sample is taken at a time.
-func (s *Service) heaviest() []hottype.HotKey {
+func (s *Service) heaviestKeys() []hottype.HotKey {
 	if s.cfg.Heaviest == nil || s.samples%heaviestEvery != 0 {
 		return nil
 	}
-	return s.named(s.cfg.Heaviest(s.cfg.HistoryKeys))
+	return s.withFullKeys(s.cfg.Heaviest(s.cfg.HistoryKeys))
 }
 
 // recordSecond passes a second to the history. The caller holds mu.
@@ -191,7 +191,7 @@ func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot
 	if s.cfg.History == nil {
 		return
 	}
-	sp := s.rates.now(now)
+	sp := s.rates.totalSpeed(now)
 	second := &history.Second{At: now, Allowed: history.Unknown, Denied: history.Unknown,
 		DeniedBy: map[string]float64{}}
 	if sp.Known {

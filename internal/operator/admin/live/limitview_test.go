@@ -7,7 +7,7 @@ import (
 )
 
 // The text of a limit names all that it does to a request.
-func TestLimitTexts(t *testing.T) {
+func TestLimitView_TextNamesAllEffects(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("view.yaml", []byte(`
 rules:
@@ -27,11 +27,11 @@ ip:
 		"10/s, burst 2, wait 300ms (shadow)",
 		"10/s, warm-up 9s, wait 1s",
 	} {
-		if got := (inForce{}).view(set.Rules[i].Limit).Text; got != want {
+		if got := (inForce{}).viewLimit(set.Rules[i].Limit).Text; got != want {
 			t.Errorf("rule %s: %q, want %q", set.Rules[i].Name, got, want)
 		}
 	}
-	if v := (inForce{}).view(set.Rules[3].Limit); v != nil {
+	if v := (inForce{}).viewLimit(set.Rules[3].Limit); v != nil {
 		t.Errorf("a rule that only detects: %+v", v)
 	}
 	for w, want := range map[*rules.IPWindow]string{set.IP.Fixed: "50 in 1s, block 10s",

@@ -172,11 +172,11 @@ func (s *Service) Routes() []web.Route {
 	}
 }
 
-// hot returns the hot keys, with whole keys in place of aliases that a limiter has reported.
-func (s *Service) hot() []hottype.HotKey { return s.named(s.cfg.Hot()) }
+// hotKeys returns the hot keys, with whole keys in place of aliases that a limiter has reported.
+func (s *Service) hotKeys() []hottype.HotKey { return s.withFullKeys(s.cfg.Hot()) }
 
-// named replaces the known aliases of a list. It does not change the list itself.
-func (s *Service) named(list []hottype.HotKey) []hottype.HotKey {
+// withFullKeys replaces the known aliases of a list. It does not change the list itself.
+func (s *Service) withFullKeys(list []hottype.HotKey) []hottype.HotKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	copied := false
@@ -234,7 +234,7 @@ func (s *Service) OpenStreams() { s.hub.open() }
 
 // CloseStreams ends the open event streams. Their clients come back by themselves. Pass it to
 // http.Server.RegisterOnShutdown if the server is shut down before Run's context ends.
-func (s *Service) CloseStreams() { s.hub.drop() }
+func (s *Service) CloseStreams() { s.hub.endAll() }
 
 // Publish sends to the streams at once the keys that became hot or cooled, and the loops that began or ended. It does
 // not block. Pass it to the aggregator as OnChange.
@@ -243,7 +243,7 @@ func (s *Service) Publish(list []detect.Change) {
 	defer s.mu.Unlock()
 	for _, c := range list {
 		c.Hot.Key = cmp.Or(s.rates.full[c.Hot.Key], c.Hot.Key)
-		s.emit(detectionChange(c.At, detectionKinds[c.Kind], &c.Hot))
+		s.emitChange(detectionChange(c.At, detectionKinds[c.Kind], &c.Hot))
 	}
 }
 
@@ -255,16 +255,16 @@ func (s *Service) PublishSchedule(o rules.Override, began bool, at time.Time) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.emit(c)
+	s.emitChange(c)
 }
 
-// emit numbers a change, keeps it and sends it. The caller holds mu, which keeps numbers and stream in one order.
-func (s *Service) emit(c Change) {
+// emitChange numbers a change, keeps it and sends it. The caller holds mu, which keeps numbers and stream in one order.
+func (s *Service) emitChange(c Change) {
 	c.Seq = s.changes.Add(1)
 	s.recent.changes = appendBounded(s.recent.changes, c, keepChanges)
 	s.recordChange(&c)
 	s.cfg.OnChange(c)
-	s.hub.send(event("change", c))
+	s.hub.send(encodeEvent("change", c))
 }
 
 // Purged removes a key from memory once its history was purged, and records the author. The record does not name the
@@ -279,13 +279,13 @@ func (s *Service) Purged(key hottype.Key, author string) {
 }
 
 func (s *Service) Stats() Stats {
-	st := s.hub.stats()
+	st := s.hub.readStats()
 	st.Changes, st.SampleErrors = s.changes.Load(), s.sampleErrors.Load()
 	return st
 }
 
-// event returns one server-sent event. JSON has no newline, so one data line is enough.
-func event(name string, v any) []byte {
+// encodeEvent returns one server-sent event. JSON has no newline, so one data line is enough.
+func encodeEvent(name string, v any) []byte {
 	body, err := json.Marshal(v)
 	if err != nil {
 		// The types of this package fail only for a number that JSON lacks. Then the page shows that the stream is

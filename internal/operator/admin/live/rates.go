@@ -98,7 +98,7 @@ func (r *rates) add(now time.Time, reports []report.Limiter) {
 const maxNamed = 1000
 
 func newInstance(now time.Time, rep report.Limiter) *instance {
-	return &instance{last: rep, keys: byKey(rep), heard: now, speed: speed{Hits: hitsOf(rep)}}
+	return &instance{last: rep, keys: decisionsByKey(rep), heard: now, speed: speed{Hits: hitsOf(rep)}}
 }
 
 // update records the next report of a known limiter. A counter that shrank began again at 0, so all of it is new.
@@ -112,32 +112,32 @@ func (in *instance) update(now time.Time, rep report.Limiter) {
 		*in = *newInstance(now, rep) // its clock jumped
 		return
 	}
-	sp := speed{Allowed: perSecond(grown(in.last.Allowed, rep.Allowed), apart),
+	sp := speed{Allowed: perSecond(counterGrowth(in.last.Allowed, rep.Allowed), apart),
 		Keys: make(map[hottype.Key]keySpeed, len(rep.Keys))}
 	for r, n := range rep.Denied.All() {
-		sp.Denied[r] = perSecond(grown(in.last.Denied[r], n), apart)
+		sp.Denied[r] = perSecond(counterGrowth(in.last.Denied[r], n), apart)
 	}
-	sp.OfClient = perSecond(grown(in.last.ClientDenials, rep.ClientDenials), apart)
+	sp.OfClient = perSecond(counterGrowth(in.last.ClientDenials, rep.ClientDenials), apart)
 	for _, k := range rep.Keys {
 		was := in.keys[k.Key]
 		sp.Keys[cmp.Or(k.Full, k.Key)] = keySpeed{
-			Allowed: perSecond(grown(was.Allowed, k.Allowed), apart),
-			Denied:  perSecond(grown(was.Denied, k.Denied), apart),
-			Served:  perSecond(grown(was.Cached, k.Cached), apart),
+			Allowed: perSecond(counterGrowth(was.Allowed, k.Allowed), apart),
+			Denied:  perSecond(counterGrowth(was.Denied, k.Denied), apart),
+			Served:  perSecond(counterGrowth(was.Cached, k.Cached), apart),
 		}
 	}
 	sp.Hits = hitsOf(rep)
 	for id, h := range sp.Hits {
 		was := in.speed.Hits[id]
-		h.PerSecond = perSecond(grown(was.Total, h.Total), apart)
-		h.WouldDenyPerSecond = perSecond(grown(was.WouldDeny, h.WouldDeny), apart)
+		h.PerSecond = perSecond(counterGrowth(was.Total, h.Total), apart)
+		h.WouldDenyPerSecond = perSecond(counterGrowth(was.WouldDeny, h.WouldDeny), apart)
 		sp.Hits[id] = h
 	}
-	*in = instance{last: rep, keys: byKey(rep), heard: now, hasSpeed: true, speed: sp}
+	*in = instance{last: rep, keys: decisionsByKey(rep), heard: now, hasSpeed: true, speed: sp}
 }
 
-// now returns the sums of the speeds of all running limiters.
-func (r *rates) now(now time.Time) speed {
+// totalSpeed returns the sums of the speeds of all running limiters.
+func (r *rates) totalSpeed(now time.Time) speed {
 	sum := speed{Keys: map[hottype.Key]keySpeed{}}
 	for _, in := range r.instances {
 		if now.Sub(in.heard) > quietAfter {
@@ -158,7 +158,7 @@ func (r *rates) now(now time.Time) speed {
 	return sum
 }
 
-func (r *rates) hits(now time.Time) map[string]overrideHits {
+func (r *rates) hitsByOverride(now time.Time) map[string]overrideHits {
 	sum := map[string]overrideHits{}
 	for _, in := range r.instances {
 		if now.Sub(in.heard) > quietAfter {
@@ -182,7 +182,7 @@ func hitsOf(rep report.Limiter) map[string]overrideHits {
 	return m
 }
 
-func byKey(rep report.Limiter) map[hottype.Key]report.KeyDecisions {
+func decisionsByKey(rep report.Limiter) map[hottype.Key]report.KeyDecisions {
 	m := make(map[hottype.Key]report.KeyDecisions, len(rep.Keys))
 	for _, k := range rep.Keys {
 		m[k.Key] = k
@@ -190,7 +190,7 @@ func byKey(rep report.Limiter) map[hottype.Key]report.KeyDecisions {
 	return m
 }
 
-func grown(before, after uint64) uint64 {
+func counterGrowth(before, after uint64) uint64 {
 	if after < before {
 		return after
 	}
@@ -217,11 +217,12 @@ type RuleOverview struct {
 
 func (s *Service) Overview() Overview {
 	hot := s.cfg.Hot()
-	return Overview{HotKeys: len(hot), Loops: len(s.loops()), Rules: s.byRule(hot)}
+	return Overview{HotKeys: len(hot), Loops: len(s.loopKeys()), Rules: s.overviewByRule(hot)}
 }
 
-// byRule returns the sums of the hot keys by rule. A rule that is not in force here, as during a reload, has no sum.
-func (s *Service) byRule(hot []hottype.HotKey) map[string]RuleOverview {
+// overviewByRule returns the sums of the hot keys by rule. A rule that is not in force here, as during a reload, has no
+// sum.
+func (s *Service) overviewByRule(hot []hottype.HotKey) map[string]RuleOverview {
 	sums := map[string]RuleOverview{}
 	for _, r := range s.cfg.Rules().Rules {
 		sums[r.Name] = RuleOverview{}

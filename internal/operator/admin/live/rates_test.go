@@ -18,7 +18,7 @@ func at(after time.Duration, allowed, hot, key uint64) report.Limiter {
 		Keys:   []report.KeyDecisions{{Key: "topic?id=42", Allowed: key, Cached: key}}}
 }
 
-func TestRatesSequence(t *testing.T) {
+func TestRates_FollowReports(t *testing.T) {
 	t.Parallel()
 	const s, ms = time.Second, time.Millisecond
 	r := newRates()
@@ -45,7 +45,7 @@ func TestRatesSequence(t *testing.T) {
 	} {
 		now := t0.Add(c.now)
 		r.add(now, []report.Limiter{c.report})
-		sp := r.now(now)
+		sp := r.totalSpeed(now)
 		if sp.Known != c.known || sp.Limiters != c.limiters || sp.Allowed != c.allowed ||
 			sp.Denied[hottype.ReasonHot] != c.denied ||
 			sp.Keys["topic?id=42"] != (keySpeed{Allowed: c.keySeen, Served: c.keySeen}) {
@@ -54,7 +54,7 @@ func TestRatesSequence(t *testing.T) {
 	}
 }
 
-func TestLimitersAreBounded(t *testing.T) {
+func TestRates_BoundLimiters(t *testing.T) {
 	t.Parallel()
 	r := newRates()
 	for i := range maxInstances + 100 {
@@ -69,7 +69,7 @@ func TestLimitersAreBounded(t *testing.T) {
 	}
 }
 
-func TestHistoryIsBounded(t *testing.T) {
+func TestAppendBounded_KeepsNewest(t *testing.T) {
 	t.Parallel()
 	h := &recent{}
 	var given []point

@@ -65,7 +65,7 @@ func (s *Service) rulesTrouble(now time.Time) (list []string) {
 			list = append(list, n.String())
 		}
 	}
-	if names := s.differing(now); len(names) > 0 {
+	if names := s.differingProcesses(now); len(names) > 0 {
 		shown := strings.Join(names[:min(len(names), maxDiffering)], ", ")
 		if more := len(names) - maxDiffering; more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)
@@ -76,8 +76,8 @@ func (s *Service) rulesTrouble(now time.Time) (list []string) {
 	return list
 }
 
-// differing returns the names of processes that have had other rules for some time. The caller holds mu.
-func (s *Service) differing(now time.Time) (names []string) {
+// differingProcesses returns the names of processes that have had other rules for some time. The caller holds mu.
+func (s *Service) differingProcesses(now time.Time) (names []string) {
 	for name, since := range s.otherRules {
 		if now.Sub(since) >= differsAfter {
 			names = append(names, name)
@@ -94,8 +94,8 @@ func (s *Service) ruleNotes() []rules.UseNote {
 	return s.notes
 }
 
-// processes returns the limiters and aggregators that report under a name.
-func (s *Service) processes(set *rules.Set) []Process {
+// reportingProcesses returns the limiters and aggregators that report under a name.
+func (s *Service) reportingProcesses(set *rules.Set) []Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list, now := []Process{}, s.cfg.Now()

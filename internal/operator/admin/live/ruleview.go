@@ -48,13 +48,13 @@ type ClientRule struct {
 func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 	s.readReports(r.Context(), s.cfg.Now())
 	set, force, hot := s.cfg.Rules(), s.inForce(), map[string]int{}
-	for _, h := range s.hot() {
+	for _, h := range s.hotKeys() {
 		hot[h.Rule]++
 	}
 	list := make([]Rule, len(set.Rules))
 	for i, r := range set.Rules {
 		list[i] = Rule{Name: r.Name, Match: matchText(r), Params: paramNames(r), Hot: r.Hot.String(),
-			Limit: force.view(r.Limit), Values: len(r.Values), Cache: r.Cache != nil, HotKeys: hot[r.Name]}
+			Limit: force.viewLimit(r.Limit), Values: len(r.Values), Cache: r.Cache != nil, HotKeys: hot[r.Name]}
 	}
 	for _, n := range s.ruleNotes() {
 		i := slices.IndexFunc(list, func(r Rule) bool { return r.Name == n.Rule })
@@ -68,7 +68,7 @@ func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 			cmp.Or(c.InFlight, set.IP.InFlight)))
 	}
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"at": s.cfg.Now(), "rules": list, "clients": clients,
-		"overrides": len(set.Overrides), "central": s.cfg.CentralRules, "processes": s.processes(set)})
+		"overrides": len(set.Overrides), "central": s.cfg.CentralRules, "processes": s.reportingProcesses(set)})
 }
 
 func viewClients(class string, fixed, sliding *rules.IPWindow, inFlight *rules.InFlight) ClientRule {
@@ -80,7 +80,7 @@ func viewClients(class string, fixed, sliding *rules.IPWindow, inFlight *rules.I
 		c.Sliding = viewWindow(sliding)
 	}
 	if inFlight != nil {
-		c.InFlight = inForce{}.view(rules.Limit{InFlight: inFlight})
+		c.InFlight = inForce{}.viewLimit(rules.Limit{InFlight: inFlight})
 	}
 	return c
 }

@@ -30,11 +30,11 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 	if watched || s.samples%unwatchedEvery == 0 {
 		s.ReadOverrides(ctx)
 	}
-	set, aliasedLoops, heaviest := s.cfg.Hot(), s.aliasedLoops(), s.heaviest()
+	set, aliasedLoops, heaviest := s.cfg.Hot(), s.aliasedLoops(), s.heaviestKeys()
 	s.samples++
-	hot, loops := s.named(set), s.named(aliasedLoops)
+	hot, loops := s.withFullKeys(set), s.withFullKeys(aliasedLoops)
 	if heaviest != nil {
-		near := closest(s.cfg.Rules(), heaviest, hot, loops)
+		near := closestKeys(s.cfg.Rules(), heaviest, hot, loops)
 		s.mu.Lock()
 		s.latest.closest = near
 		s.mu.Unlock()
@@ -49,13 +49,13 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 		s.knownLoops = s.noteList(now, aliasedLoops, s.knownLoops, BecameLoop, CeasedLoop)
 	}
 	s.recordSecond(now, hot, loops, heaviest)
-	s.noteSeconds(now, st.Hot, loops)
+	s.addKeySeconds(now, st.Hot, loops)
 	st.Hot = st.Hot[:min(len(st.Hot), maxShown)]
 	if t := st.Totals; t.Requests != nil {
 		s.recent.points = appendBounded(s.recent.points, point{now, *t.Allowed, *t.Denied}, keepPoints)
 	}
 	s.latest.state = st
-	s.hub.send(event("state", st))
+	s.hub.send(encodeEvent("state", st))
 }
 
 // watchedFor is the time for which a request keeps the reports being read. A page or a person who is watching asks
@@ -79,7 +79,7 @@ func (s *Service) Watch(ctx context.Context) {
 }
 
 func (s *Service) isWatched(now time.Time) bool {
-	return !s.cfg.OnDemand || now.UnixNano() < s.watched.Load() || s.hub.stats().Streams > 0
+	return !s.cfg.OnDemand || now.UnixNano() < s.watched.Load() || s.hub.readStats().Streams > 0
 }
 
 func (s *Service) readReports(ctx context.Context, now time.Time) {
@@ -138,7 +138,7 @@ func (s *Service) ReadOverrides(ctx context.Context) {
 		err = s.readRevision(ctx)
 	}
 	var audit []rules.Change
-	changed := err == nil && !s.knows(list)
+	changed := err == nil && !s.isCurrentList(list)
 	if changed {
 		audit, err = s.cfg.Overrides.Audit(ctx, keepChanges)
 	}
@@ -153,13 +153,13 @@ func (s *Service) ReadOverrides(ctx context.Context) {
 		s.overrides.list, s.overrides.audit, s.overrides.loaded = list, audit, true
 		s.emitOverrideChanges(audit)
 	}
-	if e := event("overrides", s.shownOverrides(s.cfg.Now())); !bytes.Equal(e, s.overrides.sent) {
+	if e := encodeEvent("overrides", s.shownOverrides(s.cfg.Now())); !bytes.Equal(e, s.overrides.sent) {
 		s.overrides.sent = e
 		s.hub.send(e)
 	}
 }
 
-func (s *Service) knows(list []rules.Override) bool {
+func (s *Service) isCurrentList(list []rules.Override) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.overrides.loaded && slices.EqualFunc(list, s.overrides.list, sameOverride)
@@ -178,7 +178,7 @@ func (s *Service) emitOverrideChanges(audit []rules.Change) {
 	}
 	for _, c := range slices.Backward(fresh) {
 		if c.ID != "" { // a change without ID is of no override
-			s.emit(changeOf(c))
+			s.emitChange(changeOf(c))
 		}
 	}
 	if len(audit) > 0 {
@@ -199,7 +199,7 @@ func (s *Service) noteList(now time.Time, list []hottype.HotKey, known map[strin
 		if !had {
 			named := *h
 			named.Key = cmp.Or(note.full, h.Key)
-			s.emit(detectionChange(h.Since, came, &named))
+			s.emitChange(detectionChange(h.Since, came, &named))
 		}
 	}
 	for key, was := range known {
@@ -208,7 +208,8 @@ func (s *Service) noteList(now time.Time, list []hottype.HotKey, known map[strin
 		case s.cfg.HasEnded != nil && !s.cfg.HasEnded(hottype.Key(key)):
 			current[key] = was // no report that it has ended
 		default:
-			s.emit(Change{At: now, Kind: left, Key: cmp.Or(string(was.full), key), Rule: was.rule, Rate: was.rate})
+			s.emitChange(Change{At: now, Kind: left, Key: cmp.Or(string(was.full), key), Rule: was.rule,
+				Rate: was.rate})
 		}
 	}
 	return current

@@ -50,27 +50,27 @@ func (h *hub) close() {
 	h.mu.Lock()
 	h.running = false
 	h.mu.Unlock()
-	h.drop()
+	h.endAll()
 }
 
-// drop ends every stream. Clients may come back.
-func (h *hub) drop() {
+// endAll ends every stream. Clients may come back.
+func (h *hub) endAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for st := range h.streams {
-		h.end(st)
+		h.endStream(st)
 	}
 }
 
-// end ends a stream that is still in the map. The caller holds mu.
-func (h *hub) end(st *stream) {
+// endStream ends a stream that is still in the map. The caller holds mu.
+func (h *hub) endStream(st *stream) {
 	delete(h.streams, st)
 	close(st.gone)
 }
 
-// join opens a stream of a caller. It returns nil if there are too many, the caller has its share, or Run does not feed
-// streams.
-func (h *hub) join(caller string) *stream {
+// addStream opens a stream of a caller. It returns nil if there are too many, the caller has its share, or Run does not
+// feed streams.
+func (h *hub) addStream(caller string) *stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.running || h.joined >= h.max || h.callers[caller] >= h.perCaller {
@@ -84,11 +84,11 @@ func (h *hub) join(caller string) *stream {
 	return st
 }
 
-func (h *hub) leave(st *stream) {
+func (h *hub) removeStream(st *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := h.streams[st]; ok {
-		h.end(st)
+		h.endStream(st)
 	}
 	if st.left {
 		return
@@ -109,12 +109,12 @@ func (h *hub) send(event []byte) {
 		case st.events <- event:
 		default:
 			h.dropped++
-			h.end(st)
+			h.endStream(st)
 		}
 	}
 }
 
-func (h *hub) stats() Stats {
+func (h *hub) readStats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return Stats{Streams: int64(len(h.streams)), StreamsRejected: h.rejected, StreamsDropped: h.dropped}
@@ -129,16 +129,16 @@ const retryEvents = "retry: 1000\n\n"
 // getEvents serves the live stream: a first event with everything that a page needs to draw itself, then the state once
 // a second, changes at once, and overrides whenever their list differs.
 func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
-	st := s.hub.join(callerOf(r))
+	st := s.hub.addStream(callerOf(r))
 	if st == nil {
-		h := s.hub.stats()
+		h := s.hub.readStats()
 		s.cfg.Log.Warn("admin: an event stream was rejected", "open", h.Streams, "rejected", h.StreamsRejected)
 		w.Header().Set("Retry-After", "5")
 		web.WriteProblem(w, web.NewProblem(http.StatusServiceUnavailable, "no further event stream can be opened",
 			"close another dashboard, or ask /v1/hot instead"))
 		return nil
 	}
-	defer s.hub.leave(st)
+	defer s.hub.removeStream(st)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // nginx would hold events back otherwise
@@ -148,7 +148,7 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request) error {
 	}
 	// The first event is made after joining, so that no change is missed. A change may be both in it and in the stream,
 	// which the page recognizes by its number.
-	if !writeEvent(w, append([]byte(retryEvents), event("hello", s.Init(s.cfg.Now()))...)) {
+	if !writeEvent(w, append([]byte(retryEvents), encodeEvent("hello", s.Init(s.cfg.Now()))...)) {
 		return nil
 	}
 	for {

@@ -86,13 +86,14 @@ func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) 
 	st.Heaviest = st.Heaviest[:min(len(st.Heaviest), maxShownClients)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Totals = viewTotals(s.rates.now(now))
+	st.Totals = viewTotals(s.rates.totalSpeed(now))
 	st.Totals.HotKeys, st.Totals.Loops = len(hot), len(loops)
-	st.Lagging = s.lagging(now)
+	st.Lagging = s.laggingLimiters(now)
 	if len(hot) == 0 {
 		st.Closest = append(st.Closest, s.latest.closest...)
 	}
-	st.Trouble = append(append(st.Trouble, s.trouble()...), s.refusedGateways(now)...) // not null: the page reads it
+	// Trouble is an empty list before, so that it is never null: the page reads its length.
+	st.Trouble = append(append(st.Trouble, s.storeTrouble()...), s.refusedGateways(now)...)
 	st.Trouble = append(st.Trouble, s.fullSets(hot)...)
 	st.Trouble = append(st.Trouble, s.failingTrouble(now)...)
 	st.Trouble = append(st.Trouble, s.rulesTrouble(now)...)
@@ -116,8 +117,8 @@ func (s *Service) refusedGateways(now time.Time) (list []string) {
 	return list
 }
 
-// trouble describes what cannot be read, in one sentence if the store does not answer. The caller holds mu.
-func (s *Service) trouble() []string {
+// storeTrouble describes what cannot be read, in one sentence if the store does not answer. The caller holds mu.
+func (s *Service) storeTrouble() []string {
 	reports, overrides := s.latest.failing, s.overrides.failing
 	if s.cfg.Store != "" && reports != "" && overrides != "" {
 		return []string{fmt.Sprintf("%s has not answered since %s: rates, overrides and rules are from that time and "+
@@ -131,7 +132,7 @@ func (s *Service) trouble() []string {
 func (s *Service) Trouble() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return strings.Join(s.trouble(), "; ")
+	return strings.Join(s.storeTrouble(), "; ")
 }
 
 // LiveOverrides returns the live overrides of the store, or the last list that was read while the store does not
@@ -183,18 +184,18 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 		aliases[full] = alias
 	}
 	s.mu.Unlock()
-	speeds := s.speeds(now)
+	speeds := s.keySpeeds(now)
 	index := rules.NewOverrides(set.Overrides, live)
 	views, force := make([]HotKey, len(hot)), s.inForce()
 	for i, h := range hot {
 		o, rule := index.Find([]byte(h.Key), now), set.RuleOf(h.Key, h.Rule)
-		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: force.effective(rule, o, h.Key),
+		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: force.effectiveLimit(rule, o, h.Key),
 			Override: changes.ViewOf(o, live, now)}
 		v.LimitSource = limitSource(rule, o, h.Key, v.Limit)
 		if rule != nil {
 			v.Threshold = rule.Hot.Rate
 			if o != nil {
-				v.RuleLimit = force.view(rule.LimitFor(h.Key))
+				v.RuleLimit = force.viewLimit(rule.LimitFor(h.Key))
 			}
 		}
 		if sp, ok := speeds[h.Key]; ok {
@@ -206,11 +207,11 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 	return views
 }
 
-// speeds returns the decisions a second for each key that limiters report.
-func (s *Service) speeds(now time.Time) map[hottype.Key]keySpeed {
+// keySpeeds returns the decisions a second for each key that limiters report.
+func (s *Service) keySpeeds(now time.Time) map[hottype.Key]keySpeed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.rates.now(now).Keys
+	return s.rates.totalSpeed(now).Keys
 }
 
 // shownOverrides returns the list that was read last. The caller holds mu.
@@ -224,7 +225,7 @@ func (s *Service) Init(now time.Time) Init {
 	sparks := map[string][]float64{}
 	for i := range s.latest.state.Hot {
 		key := s.latest.state.Hot[i].Key
-		sparks[string(key)] = s.seconds.spark(key, now)
+		sparks[string(key)] = s.seconds.sparkRates(key, now)
 	}
 	recent := slices.Clone(s.recent.changes)
 	for i := range recent {

@@ -2,15 +2,15 @@ package live
 
 import "testing"
 
-func TestSlowClientIsDropped(t *testing.T) {
+func TestHub_DropsSlowClient(t *testing.T) {
 	t.Parallel()
 	h := newHub(8)
-	if h.join("ann") != nil {
+	if h.addStream("ann") != nil {
 		t.Fatal("a stream was opened before Run")
 	}
 	h.open()
-	slow, quick := h.join("ann"), h.join("ann")
-	if h.join("ann") != nil {
+	slow, quick := h.addStream("ann"), h.addStream("ann")
+	if h.addStream("ann") != nil {
 		t.Error("a third stream of eight was opened")
 	}
 	for range streamBuffer + 1 {
@@ -23,10 +23,10 @@ func TestSlowClientIsDropped(t *testing.T) {
 		t.Error("the quick one was dropped too")
 	default:
 	}
-	h.leave(slow)
-	h.leave(quick)
-	h.leave(quick)
-	if got := h.stats(); got != (Stats{StreamsRejected: 2, StreamsDropped: 1}) {
+	h.removeStream(slow)
+	h.removeStream(quick)
+	h.removeStream(quick)
+	if got := h.readStats(); got != (Stats{StreamsRejected: 2, StreamsDropped: 1}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -36,20 +36,20 @@ func TestHub_OneCallerHasAShareOfTheStreams(t *testing.T) {
 	t.Parallel()
 	h := newHub(8)
 	h.open()
-	first := h.join("ann")
-	if first == nil || h.join("ann") == nil || h.join("ann") != nil {
+	first := h.addStream("ann")
+	if first == nil || h.addStream("ann") == nil || h.addStream("ann") != nil {
 		t.Error("ann has not two streams of eight")
 	}
-	if h.join("ben") == nil {
+	if h.addStream("ben") == nil {
 		t.Error("ben has no stream beside ann")
 	}
-	h.leave(first)
-	h.leave(first)
-	second := h.join("ben")
-	if h.join("ann") == nil || h.join("ann") != nil {
+	h.removeStream(first)
+	h.removeStream(first)
+	second := h.addStream("ben")
+	if h.addStream("ann") == nil || h.addStream("ann") != nil {
 		t.Error("ann has not two streams after one was left")
 	}
-	h.leave(second)
+	h.removeStream(second)
 	if h.callers["ben"] != 1 {
 		t.Errorf("ben has one stream, and not %d", h.callers["ben"])
 	}
@@ -61,18 +61,18 @@ func TestHub_DroppedStreamsHaveTheirPlaceUntilTheyLeave(t *testing.T) {
 	t.Parallel()
 	h := newHub(2)
 	h.open()
-	first, second := h.join("ann"), h.join("ben")
-	h.drop()
-	if h.join("ann") != nil || h.join("eve") != nil {
+	first, second := h.addStream("ann"), h.addStream("ben")
+	h.endAll()
+	if h.addStream("ann") != nil || h.addStream("eve") != nil {
 		t.Error("a stream was opened beside two whose handlers write")
 	}
-	h.leave(first)
-	h.leave(second)
-	if h.join("ann") == nil || h.join("eve") == nil {
+	h.removeStream(first)
+	h.removeStream(second)
+	if h.addStream("ann") == nil || h.addStream("eve") == nil {
 		t.Error("no stream can be opened after two have left")
 	}
-	h.drop()
-	if h.stats().Streams != 0 || len(h.callers) != 2 {
-		t.Errorf("%d streams, callers %v", h.stats().Streams, h.callers)
+	h.endAll()
+	if h.readStats().Streams != 0 || len(h.callers) != 2 {
+		t.Errorf("%d streams, callers %v", h.readStats().Streams, h.callers)
 	}
 }

@@ -78,7 +78,7 @@ func (s *Service) getClient(w http.ResponseWriter, r *http.Request) error {
 		a.Denied = &denied[i]
 	}
 	a.Limit, _ = s.limitsOf(targetOf(a.Kind, a.Client), now)
-	a.Trace = s.trace(a.Client, now)
+	a.Trace = s.traceClient(a.Client, now)
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 
@@ -90,8 +90,8 @@ func targetOf(kind, name string) rules.Override {
 	return rules.Override{Client: name}
 }
 
-// trace joins the running limiters' reports of a client. It returns nil if the client is not traced.
-func (s *Service) trace(client string, now time.Time) *Trace {
+// traceClient joins the running limiters' reports of a client. It returns nil if the client is not traced.
+func (s *Service) traceClient(client string, now time.Time) *Trace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := &Trace{}

@@ -17,14 +17,14 @@ type inForce map[string]hottype.UpstreamLimit
 
 func (s *Service) inForce() inForce {
 	m := inForce{}
-	for _, u := range s.upstreams() {
+	for _, u := range s.adaptiveUpstreams() {
 		m[u.Name] = u
 	}
 	return m
 }
 
-// upstreams returns the upstreams of adaptive limits, or nil if the program does not know any.
-func (s *Service) upstreams() []hottype.UpstreamLimit {
+// adaptiveUpstreams returns the upstreams of adaptive limits, or nil if the program does not know any.
+func (s *Service) adaptiveUpstreams() []hottype.UpstreamLimit {
 	if s.cfg.Upstreams == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ const measuredFor = 10 * time.Second
 
 func (s *Service) viewUpstreams(now time.Time) []Upstream {
 	list := []Upstream{}
-	for _, u := range s.upstreams() {
+	for _, u := range s.adaptiveUpstreams() {
 		late := u.TargetSeconds > 0 && u.LatencySeconds > u.TargetSeconds && now.Sub(u.At) < measuredFor
 		list = append(list, Upstream{u, late || u.Unreachable})
 	}
@@ -64,7 +64,7 @@ func (s *Service) Status() []Status {
 		list = append(list, s.cfg.Status()...)
 	}
 	s.mu.Lock()
-	for _, f := range s.failing(s.cfg.Now()) {
+	for _, f := range s.failingUpstreams(s.cfg.Now()) {
 		list = append(list, Status{Name: "upstream " + f.name,
 			Value: fmt.Sprintf("no answer, %d requests failed", f.n)})
 	}
@@ -86,8 +86,8 @@ type failingUpstream struct {
 	limiters []string
 }
 
-// failing returns the upstreams that fail every request of some limiter, by name. The caller holds mu.
-func (s *Service) failing(now time.Time) (list []failingUpstream) {
+// failingUpstreams returns the upstreams that fail every request of some limiter, by name. The caller holds mu.
+func (s *Service) failingUpstreams(now time.Time) (list []failingUpstream) {
 	for _, id := range slices.Sorted(maps.Keys(s.rates.instances)) {
 		in := s.rates.instances[id]
 		if now.Sub(in.heard) > quietAfter {
@@ -111,9 +111,9 @@ func (s *Service) failing(now time.Time) (list []failingUpstream) {
 
 // failingTrouble returns a sentence for each upstream that fails every request. The caller holds mu.
 func (s *Service) failingTrouble(now time.Time) (list []string) {
-	for _, u := range s.failing(now) {
+	for _, u := range s.failingUpstreams(now) {
 		from := ""
-		if len(u.limiters) < s.rates.now(now).Limiters {
+		if len(u.limiters) < s.rates.totalSpeed(now).Limiters {
 			from = fmt.Sprintf(" of %d limiters, such as %s", len(u.limiters), u.limiters[0])
 		}
 		list = append(list, fmt.Sprintf("The upstream %q fails every request%s since %s: %d so far. Clients get "+

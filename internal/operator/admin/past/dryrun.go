@@ -88,8 +88,8 @@ type keyPolicy struct {
 	override rules.Override
 }
 
-// of returns the policy of a key that the rule of that name counted.
-func (r *rulesAt) of(key hottype.Key, rule string) (t keyPolicy) {
+// policyOf returns the policy of a key that the rule of that name counted.
+func (r *rulesAt) policyOf(key hottype.Key, rule string) (t keyPolicy) {
 	if t.rule = r.set.RuleOf(key, rule); t.rule != nil {
 		t.limit = t.rule.LimitFor(key)
 	}
@@ -121,7 +121,7 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 		minutes[k.Key] = append(minutes[k.Key], k)
 	}
 	for key, list := range minutes {
-		before, after := now.of(key, list[0].Rule), next.of(key, list[0].Rule)
+		before, after := now.policyOf(key, list[0].Rule), next.policyOf(key, list[0].Rule)
 		if before.rule != nil && after.rule != nil && next.countsAlike(before.rule, after.rule, key) &&
 			reflect.DeepEqual(before.rule.Hot, after.rule.Hot) && reflect.DeepEqual(before.limit, after.limit) &&
 			before.override == after.override {
@@ -134,7 +134,7 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 			if list[i].Denied.IsKnown() { // the limit of a cold key denied nothing
 				d.DeniedBefore += float64(list[i].Denied)
 			}
-			d.Before = hotter(d.Before, list[i].State)
+			d.Before = hotterState(d.Before, list[i].State)
 		}
 		a.Keys = append(a.Keys, d)
 	}
@@ -147,7 +147,8 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 	for i := range a.Keys {
 		d := &a.Keys[i]
 		list := minutes[d.Key]
-		if err := errors.Join(ctx.Err(), d.evaluate(ctx, list, now.of(d.Key, list[0].Rule), next)); err != nil {
+		if err := errors.Join(ctx.Err(), d.evaluateMinutes(ctx, list, now.policyOf(d.Key, list[0].Rule),
+			next)); err != nil {
 			return nil, err
 		}
 	}
@@ -159,8 +160,8 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 	return a, nil
 }
 
-func (d *DryKey) evaluate(ctx context.Context, list []history.KeyMinute, before keyPolicy, next *rulesAt) error {
-	after := next.of(d.Key, list[0].Rule)
+func (d *DryKey) evaluateMinutes(ctx context.Context, list []history.KeyMinute, before keyPolicy, next *rulesAt) error {
+	after := next.policyOf(d.Key, list[0].Rule)
 	switch {
 	case after.rule == nil:
 		d.After = uncounted
@@ -173,7 +174,7 @@ func (d *DryKey) evaluate(ctx context.Context, list []history.KeyMinute, before 
 	var held []Second
 	for i := range list {
 		state := stateBy(before.rule.Hot, after.rule.Hot, &list[i])
-		d.After = hotter(d.After, state)
+		d.After = hotterState(d.After, state)
 		if state == history.Hot || after.override.Action == rules.ActionLimit {
 			held = append(held, secondsOf(&list[i])...)
 		}
@@ -181,7 +182,7 @@ func (d *DryKey) evaluate(ctx context.Context, list []history.KeyMinute, before 
 			d.DeniedAfter += math.Round(float64(len(secondsOf(&list[i]))) * list[i].Rate)
 		}
 	}
-	spec, holds := after.spec()
+	spec, holds := after.limitSpec()
 	if !holds {
 		return nil
 	}
@@ -193,7 +194,7 @@ func (d *DryKey) evaluate(ctx context.Context, list []history.KeyMinute, before 
 	return nil
 }
 
-func (t keyPolicy) spec() (limit.Spec, bool) {
+func (t keyPolicy) limitSpec() (limit.Spec, bool) {
 	switch t.override.Action {
 	case rules.ActionLimit:
 		return t.override.Spec(), true
@@ -233,7 +234,7 @@ func secondsOf(k *history.KeyMinute) []Second {
 	return list
 }
 
-func hotter(a, b string) string {
+func hotterState(a, b string) string {
 	order := []string{history.Cold, history.Loop, history.Hot}
 	return order[max(slices.Index(order, a), slices.Index(order, b))]
 }

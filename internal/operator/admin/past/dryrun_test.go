@@ -8,7 +8,7 @@ import (
 )
 
 // By its share or a surge a key stays as hot as it was.
-func TestDryRunKeepsWhatItCannotJudge(t *testing.T) {
+func TestStateBy_KeepsStateByShareAndSurge(t *testing.T) {
 	t.Parallel()
 	surging := &history.KeyMinute{State: history.Hot, Peak: 30, Clients: 50}
 	before := rules.HotCriteria{Rate: 200, Surge: 10, MinRate: 20}

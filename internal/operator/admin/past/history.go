@@ -149,22 +149,22 @@ func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
 	for i := range a.Keys {
 		k := &a.Keys[i]
 		_ = out.Write([]string{
-			k.Minute.Format(time.RFC3339), cell(string(k.Key)), cell(k.Rule), k.State, number(k.Rate), number(k.Peak),
-			requests(k.Allowed), requests(k.Denied), known(k.Clients),
+			k.Minute.Format(time.RFC3339), escapeCell(string(k.Key)), escapeCell(k.Rule), k.State,
+			number(k.Rate), number(k.Peak), requests(k.Allowed), requests(k.Denied), formatClients(k.Clients),
 		})
 	}
 }
 
-// known formats a number of clients. It returns "" if the number is not known.
-func known(clients int64) string {
+// formatClients formats a number of clients. It returns "" if the number is not known.
+func formatClients(clients int64) string {
 	if clients == 0 {
 		return ""
 	}
 	return strconv.FormatInt(clients, 10)
 }
 
-// cell prevents a spreadsheet from reading a text as a formula.
-func cell(s string) string {
+// escapeCell prevents a spreadsheet from reading a text as a formula.
+func escapeCell(s string) string {
 	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
 		return "'" + s
 	}

@@ -15,9 +15,9 @@ type Second struct {
 	Rate, Allowed, Denied, Limit float32
 }
 
-// asked returns the number of requests for the key in the second, as far as it is known. The decisions of limiters are
-// preferred to the rate, which is a mean over the rule's window.
-func (s *Second) asked() float64 {
+// requestCount returns the number of requests for the key in the second, as far as it is known. The decisions of
+// limiters are preferred to the rate, which is a mean over the rule's window.
+func (s *Second) requestCount() float64 {
 	if n := float64(s.Allowed) + float64(s.Denied); !math.IsNaN(n) {
 		return n
 	}
@@ -57,7 +57,7 @@ func Simulate(ctx context.Context, spec limit.Spec, list []Second, slices int) (
 	store := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 1})
 	a := &Simulation{Seconds: []simulatedSecond{}}
 	for i := range list {
-		asked := list[i].asked()
+		asked := list[i].requestCount()
 		if math.IsNaN(asked) {
 			continue
 		}
