@@ -106,7 +106,7 @@ func (c *client) callAsUser(ctx context.Context, method string, in []byte) (out 
 		if as, err = c.withToken(ctx); err != nil {
 			return nil, err
 		}
-		if err = c.conn.Invoke(as, method, in, &out); err == nil || !c.forgetToken(err) {
+		if err = c.conn.Invoke(as, method, in, &out); err == nil || !c.removeToken(err) {
 			return out, err
 		}
 	}
@@ -145,9 +145,9 @@ func (c *client) fetchToken(ctx context.Context) (token string, err error) {
 	return decodeToken(out)
 }
 
-// forgetToken forgets the token and returns true if an error may come from a token that is too old. etcd returns
+// removeToken forgets the token and returns true if an error may come from a token that is too old. etcd returns
 // Unauthenticated for an invalid token, and InvalidArgument for a token of older users or an absent one.
-func (c *client) forgetToken(err error) bool {
+func (c *client) removeToken(err error) bool {
 	code := status.Code(err)
 	if c.user == "" || code != codes.Unauthenticated && code != codes.InvalidArgument {
 		return false

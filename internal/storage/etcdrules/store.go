@@ -70,7 +70,7 @@ func (s *Store) Read(ctx context.Context) (*rules.Stored, error) {
 
 // read also returns etcd's revision of the key, or 0 if the key is absent.
 func (s *Store) read(ctx context.Context) (*rules.Stored, int64, error) {
-	kv, err := s.get(ctx, false)
+	kv, err := s.findValue(ctx, false)
 	if err != nil || kv == nil {
 		return nil, 0, err
 	}
@@ -78,8 +78,8 @@ func (s *Store) read(ctx context.Context) (*rules.Stored, int64, error) {
 	return stored, kv.modRevision, err
 }
 
-// get returns the key, or nil if it is absent.
-func (s *Store) get(ctx context.Context, keysOnly bool) (*keyValue, error) {
+// findValue returns the key, or nil if it is absent.
+func (s *Store) findValue(ctx context.Context, keysOnly bool) (*keyValue, error) {
 	list, err := s.list(ctx, &keyRange{key: s.cfg.Key, keysOnly: keysOnly})
 	if err != nil {
 		return nil, fmt.Errorf("etcdrules: read %s: %w", s.cfg.Key, err)
@@ -197,7 +197,7 @@ type follower struct {
 
 // readIfChanged reads the value if it changed, and logs when trouble begins and ends.
 func (f *follower) readIfChanged(ctx context.Context) (*rules.Stored, error) {
-	kv, err := f.s.get(ctx, true)
+	kv, err := f.s.findValue(ctx, true)
 	switch {
 	case err == nil && kv == nil:
 		f.last, f.revision = nil, 0

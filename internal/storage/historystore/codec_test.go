@@ -71,7 +71,7 @@ func FuzzFile(f *testing.F) {
 	m := history.Minute{Total: history.Total{Minute: noon, By: map[string]float64{"hot": 1}},
 		Keys: []history.KeyMinute{{Key: "topic?id=1", Rule: "topic", State: history.Hot, Peak: 7}}}
 	f.Add(true, appendBlock(fileHeader(minutesKind), encodeMinute(&m)))
-	e := became(noon, "topic?id=1")
+	e := hotEvent(noon, "topic?id=1")
 	f.Add(false, appendBlock(fileHeader(eventsKind), encodeRecord(&record{Event: e, step: beginsSpan})))
 	f.Add(true, encodeMinute(&m))
 	f.Add(false, encodeRecord(&record{Event: e, step: beginsSpan}))

@@ -19,11 +19,11 @@ import (
 // twoHours fills a directory with 90 minutes, and returns the first file of minutes and its contents.
 func twoHours(t *testing.T, dir string) (path string, data []byte) {
 	t.Helper()
-	s, stop := running(t, Config{Dir: dir})
+	s, stop := runStore(t, Config{Dir: dir})
 	for i := range 90 {
-		minute(s, noon.Add(time.Duration(i)*time.Minute), 10)
+		recordMinute(s, noon.Add(time.Duration(i)*time.Minute), 10)
 	}
-	written(t, s, 89)
+	awaitWritten(t, s, 89)
 	stop()
 	path = fileOf(dir, noon, minutesKind)
 	data, err := os.ReadFile(path)
@@ -59,15 +59,15 @@ func TestStore_SetsDamagedFileAside(t *testing.T) {
 			path, data := twoHours(t, dir)
 			save(t, path, one.damage(data))
 			var log bytes.Buffer
-			s, stop := running(t, Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			s, stop := runStore(t, Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			a := read(t, s, all)
 			if len(a.Totals) != one.minutes || len(a.Keys) != 10*one.minutes || s.Failing() != nil ||
 				s.Stats().SetAside != one.setAside {
 				t.Errorf("%d minutes, %d keys, %+v, %v", len(a.Totals), len(a.Keys), s.Stats(), s.Failing())
 			}
-			minute(s, noon, 1) // the file goes on
-			minute(s, noon.Add(time.Minute), 1)
-			written(t, s, 1)
+			recordMinute(s, noon, 1) // the file goes on
+			recordMinute(s, noon.Add(time.Minute), 1)
+			awaitWritten(t, s, 1)
 			stop()
 			if !strings.Contains(log.String(), filepath.Base(path)) && one.setAside > 0 {
 				t.Error("the log does not name the file: ", log.String())
@@ -90,13 +90,13 @@ func TestStore_MendsDamageFoundByAQuery(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			path, data := twoHours(t, dir)
-			s, _ := running(t, Config{Dir: dir})
-			s.Event(became(noon, "topic?id=9"))
-			written(t, s, 1)
+			s, _ := runStore(t, Config{Dir: dir})
+			s.Event(hotEvent(noon, "topic?id=9"))
+			awaitWritten(t, s, 1)
 			if err := errors.Join(change(path, data), os.Remove(fileOf(dir, noon, eventsKind))); err != nil {
 				t.Fatal(err)
 			}
-			minute(s, noon, 10) // into the file
+			recordMinute(s, noon, 10) // into the file
 			s.Second(&history.Second{At: noon.Add(time.Minute)})
 			await(t, "the rest to be read", func() bool {
 				a, err := s.Read(t.Context(), all)
@@ -118,20 +118,20 @@ func TestStore_ContinuesAfterAFullDisk(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path := fileOf(dir, noon, minutesKind)
-	s, _ := running(t, Config{Dir: dir})
+	s, _ := runStore(t, Config{Dir: dir})
 	read(t, s, all) // the files are open
 	if err := os.Symlink("/dev/full", path); err != nil {
 		t.Fatal(err)
 	}
-	minute(s, noon, 1)
+	recordMinute(s, noon, 1)
 	s.Second(&history.Second{At: noon.Add(time.Minute)})
 	await(t, "the failure", func() bool { return s.Stats().Failures > 0 })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	minute(s, noon.Add(time.Minute), 1)
+	recordMinute(s, noon.Add(time.Minute), 1)
 	s.Second(&history.Second{At: noon.Add(2 * time.Minute)})
-	written(t, s, 1)
+	awaitWritten(t, s, 1)
 	if a := read(t, s, all); len(a.Totals) != 1 || s.Failing() != nil || s.Stats().Dropped != 1 {
 		t.Errorf("%+v, %+v", a, s.Stats())
 	}

@@ -22,8 +22,8 @@ func heatmap(t testing.TB, s *Store, from, to time.Time, step time.Duration, key
 	return m
 }
 
-// one hands over a minute with one key.
-func one(s *Store, at time.Time, key, state string, rate, denied float64) {
+// recordOneKey hands over a minute with one key.
+func recordOneKey(s *Store, at time.Time, key, state string, rate, denied float64) {
 	for second := range 60 {
 		s.Second(&history.Second{At: at.Add(time.Duration(second) * time.Second), Keys: []history.KeySecond{
 			{Key: hottype.Key(key), Rule: "topic", State: state, Rate: rate, Denied: history.Requests(denied)}}})
@@ -32,16 +32,16 @@ func one(s *Store, at time.Time, key, state string, rate, denied float64) {
 
 func TestStore_HeatmapSumsMinutesAndHours(t *testing.T) {
 	t.Parallel()
-	s, _ := running(t, Config{Dir: t.TempDir()})
-	one(s, noon.Add(-2*time.Minute), "topic?id=1", history.Cold, 10, 0) // in the hour before
-	one(s, noon, "topic?id=1", history.Loop, 20, 1)
-	one(s, noon.Add(time.Minute), "topic?id=2", history.Cold, 5, 0)
-	one(s, noon.Add(11*time.Minute), "topic?id=1", history.Hot, 300, 2)
-	one(s, noon.Add(12*time.Minute), "topic?id=1", history.Cold, 7, 0)
+	s, _ := runStore(t, Config{Dir: t.TempDir()})
+	recordOneKey(s, noon.Add(-2*time.Minute), "topic?id=1", history.Cold, 10, 0) // in the hour before
+	recordOneKey(s, noon, "topic?id=1", history.Loop, 20, 1)
+	recordOneKey(s, noon.Add(time.Minute), "topic?id=2", history.Cold, 5, 0)
+	recordOneKey(s, noon.Add(11*time.Minute), "topic?id=1", history.Hot, 300, 2)
+	recordOneKey(s, noon.Add(12*time.Minute), "topic?id=1", history.Cold, 7, 0)
 	s.Event(history.Event{At: noon, Kind: "override_put", Key: "topic?id=1", Detail: []byte("{}")})
 	s.Event(history.Event{At: noon, Kind: "cooled", Key: "topic?id=1", Detail: []byte("{}")})
 	s.Second(&history.Second{At: noon.Add(time.Hour)})
-	written(t, s, 7)
+	awaitWritten(t, s, 7)
 
 	m := heatmap(t, s, noon, noon.Add(time.Hour), time.Minute, 10)
 	want := []history.HeatmapKey{
@@ -78,12 +78,13 @@ func TestStore_HeatmapSumsMinutesAndHours(t *testing.T) {
 // Strangers may request other keys every minute; only the heaviest keys of an hour are kept.
 func TestStore_BoundsKeysOfAnHour(t *testing.T) {
 	t.Parallel()
-	s, _ := running(t, Config{Dir: t.TempDir(), Keys: 2})
+	s, _ := runStore(t, Config{Dir: t.TempDir(), Keys: 2})
 	for i := range 40 {
-		one(s, noon.Add(time.Duration(i)*time.Minute), fmt.Sprintf("topic?id=%d", i), history.Cold, float64(100-i), 0)
+		recordOneKey(s, noon.Add(time.Duration(i)*time.Minute), fmt.Sprintf("topic?id=%d", i), history.Cold,
+			float64(100-i), 0)
 	}
 	s.Second(&history.Second{At: noon.Add(time.Hour)})
-	written(t, s, 40)
+	awaitWritten(t, s, 40)
 	m := heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 200)
 	if len(m.Keys) != keysPerHour*2 || m.Keys[0].Key != "topic?id=0" || m.Keys[keysPerHour*2-1].Key != "topic?id=7" {
 		t.Errorf("%d keys: %+v", len(m.Keys), m.Keys)
@@ -93,11 +94,11 @@ func TestStore_BoundsKeysOfAnHour(t *testing.T) {
 func TestStore_TrimRemovesHoursWithTheirMinutes(t *testing.T) {
 	t.Parallel()
 	now := noon.Add(90 * time.Minute)
-	s, _ := running(t, Config{Dir: t.TempDir(), Keep: time.Hour, Now: func() time.Time { return now }})
-	one(s, noon.Add(-time.Minute), "topic?id=1", history.Cold, 10, 0)
-	one(s, noon.Add(time.Minute), "topic?id=1", history.Cold, 10, 0)
+	s, _ := runStore(t, Config{Dir: t.TempDir(), Keep: time.Hour, Now: func() time.Time { return now }})
+	recordOneKey(s, noon.Add(-time.Minute), "topic?id=1", history.Cold, 10, 0)
+	recordOneKey(s, noon.Add(time.Minute), "topic?id=1", history.Cold, 10, 0)
 	s.Second(&history.Second{At: noon.Add(time.Hour)})
-	written(t, s, 2)
+	awaitWritten(t, s, 2)
 	if err := s.Trim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -110,17 +111,17 @@ func TestStore_TrimRemovesHoursWithTheirMinutes(t *testing.T) {
 // A minute that comes when its hour is over, as after a step of the clock, is in the sums of the hour.
 func TestStore_SumsALateMinute(t *testing.T) {
 	t.Parallel()
-	s, _ := running(t, Config{Dir: t.TempDir()})
-	one(s, noon, "topic?id=1", history.Cold, 10, 1)
-	one(s, noon.Add(time.Hour), "topic?id=1", history.Cold, 10, 1)
-	one(s, noon.Add(time.Minute), "topic?id=1", history.Hot, 30, 1)
+	s, _ := runStore(t, Config{Dir: t.TempDir()})
+	recordOneKey(s, noon, "topic?id=1", history.Cold, 10, 1)
+	recordOneKey(s, noon.Add(time.Hour), "topic?id=1", history.Cold, 10, 1)
+	recordOneKey(s, noon.Add(time.Minute), "topic?id=1", history.Hot, 30, 1)
 	await(t, "the sums of the hour that is over", func() bool {
 		_, err := os.Stat(fileOf(s.cfg.Dir, noon, hoursKind))
 		return err == nil
 	})
-	one(s, noon.Add(time.Hour), "topic?id=1", history.Cold, 10, 1) // a second part of the minute
+	recordOneKey(s, noon.Add(time.Hour), "topic?id=1", history.Cold, 10, 1) // a second part of the minute
 	s.Second(&history.Second{At: noon.Add(2 * time.Hour)})
-	written(t, s, 4)
+	awaitWritten(t, s, 4)
 	want := []history.Cell{{At: 0, State: history.Hot, Peak: 30, Denied: 120},
 		{At: 1, State: history.Cold, Peak: 10, Denied: 120}}
 	m := heatmap(t, s, noon, noon.Add(2*time.Hour), time.Hour, 10)

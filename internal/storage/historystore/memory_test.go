@@ -16,7 +16,7 @@ import (
 func TestStore_AnswersAsAModelDoes(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 7))
-	file, stop := running(t, Config{Dir: t.TempDir(), Keys: 4})
+	file, stop := runStore(t, Config{Dir: t.TempDir(), Keys: 4})
 	memory := newMemory(4)
 	hot := map[hottype.Key]history.Event{}
 	event := func(e history.Event) { file.Event(e); memory.Event(e) }
@@ -39,22 +39,22 @@ func TestStore_AnswersAsAModelDoes(t *testing.T) {
 		at := noon.Add(time.Duration(minute)*time.Minute + 30*time.Second)
 		key := hottype.Key(fmt.Sprintf("topic?id=%d", minute%5))
 		if _, ok := hot[key]; ok {
-			event(cooled(at, key))
+			event(cooledEvent(at, key))
 			delete(hot, key)
 		} else {
-			hot[key] = became(at, key)
+			hot[key] = hotEvent(at, key)
 			event(hot[key])
 		}
 		events++
-		written(t, file, uint64(minute+events-before))
+		awaitWritten(t, file, uint64(minute+events-before))
 		if minute%40 == 39 {
 			stop()
-			file, stop = running(t, file.cfg)
+			file, stop = runStore(t, file.cfg)
 			for _, e := range hot {
 				file.Event(e)
 			}
 			before = minute + 1 + events - len(hot)
-			written(t, file, uint64(len(hot)))
+			awaitWritten(t, file, uint64(len(hot)))
 		}
 	}
 	for range 200 {

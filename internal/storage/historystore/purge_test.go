@@ -13,13 +13,13 @@ import (
 func TestStore_PurgeLeavesNothingOfAKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, stop := running(t, Config{Dir: dir, Keys: 5})
-	s.Event(became(noon, "topic?id=3"))
+	s, stop := runStore(t, Config{Dir: dir, Keys: 5})
+	s.Event(hotEvent(noon, "topic?id=3"))
 	for i := range 10 {
-		minute(s, noon.Add(time.Duration(i)*time.Minute), 5)
+		recordMinute(s, noon.Add(time.Duration(i)*time.Minute), 5)
 	}
-	s.Event(cooled(noon.Add(9*time.Minute), "topic?id=3"))
-	written(t, s, 2)
+	s.Event(cooledEvent(noon.Add(9*time.Minute), "topic?id=3"))
+	awaitWritten(t, s, 2)
 	rows, err := s.Purge(t.Context(), "topic?id=3") // the last minute is under way
 	if err != nil || rows != 9+1+2 {
 		t.Errorf("%d rows, %v; want 9 minutes, a span, 2 events", rows, err)
@@ -45,7 +45,7 @@ func TestStore_PurgeLeavesNothingOfAKey(t *testing.T) {
 	if inFiles("topic?id=3") || !inFiles("topic?id=4") {
 		t.Error("the file still has the key, or another one is gone")
 	}
-	s, _ = running(t, Config{Dir: dir, Keys: 5})
+	s, _ = runStore(t, Config{Dir: dir, Keys: 5})
 	q := all
 	q.Key = "topic?id=3"
 	if a := read(t, s, q); len(a.Keys)+len(a.Spans)+len(a.Events) != 0 {

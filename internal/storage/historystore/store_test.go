@@ -17,8 +17,8 @@ import (
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// running is a Store whose Run goes on until stop.
-func running(t *testing.T, cfg Config) (s *Store, stop func()) {
+// runStore returns a Store whose Run continues until stop.
+func runStore(t *testing.T, cfg Config) (s *Store, stop func()) {
 	t.Helper()
 	s = New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -53,13 +53,13 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func written(t *testing.T, s *Store, n uint64) {
+func awaitWritten(t *testing.T, s *Store, n uint64) {
 	t.Helper()
 	await(t, fmt.Sprintf("%d to be written", n), func() bool { return s.Stats().Written >= n })
 }
 
-// minute hands over the seconds of a minute in which key i has i requests a second.
-func minute(s *Store, at time.Time, keys int) {
+// recordMinute hands over the seconds of a minute in which key i has i requests a second.
+func recordMinute(s *Store, at time.Time, keys int) {
 	for second := range 60 {
 		one := &history.Second{At: at.Add(time.Duration(second) * time.Second), Allowed: 10, Denied: 1,
 			DeniedBy: map[string]float64{"hot": 1}}
@@ -73,12 +73,12 @@ func minute(s *Store, at time.Time, keys int) {
 	}
 }
 
-func became(at time.Time, key hottype.Key) history.Event {
+func hotEvent(at time.Time, key hottype.Key) history.Event {
 	return history.Event{At: at, Kind: "became_hot", Key: string(key), Detail: []byte(`{"rate":9}`),
 		Span: &history.Span{Key: key, Rule: "topic", State: history.Hot, From: at, Peak: 9}}
 }
 
-func cooled(at time.Time, key hottype.Key) history.Event {
+func cooledEvent(at time.Time, key hottype.Key) history.Event {
 	return history.Event{At: at, Kind: "cooled", Key: string(key), Detail: []byte(`{}`),
 		Span: &history.Span{Key: key, State: history.Hot, Until: at, Peak: 12}}
 }
@@ -100,12 +100,12 @@ func fileOf(dir string, at time.Time, kind string) string {
 
 func TestStore_ReadsWhatWasWritten(t *testing.T) {
 	t.Parallel()
-	s, stop := running(t, Config{Dir: t.TempDir(), Keys: 2})
-	s.Event(became(noon, "topic?id=3"))
-	minute(s, noon, 4)
-	minute(s, noon.Add(time.Minute), 1)
-	s.Event(cooled(noon.Add(80*time.Second), "topic?id=3"))
-	written(t, s, 3)
+	s, stop := runStore(t, Config{Dir: t.TempDir(), Keys: 2})
+	s.Event(hotEvent(noon, "topic?id=3"))
+	recordMinute(s, noon, 4)
+	recordMinute(s, noon.Add(time.Minute), 1)
+	s.Event(cooledEvent(noon.Add(80*time.Second), "topic?id=3"))
+	awaitWritten(t, s, 3)
 	key := func(at time.Time, id string, rate float64) history.KeyMinute {
 		return history.KeyMinute{Minute: at, Key: hottype.Key("topic?id=" + id), Rule: "topic", State: history.Hot,
 			Rate: rate, Peak: rate,
@@ -139,7 +139,7 @@ func TestStore_ReadsWhatWasWritten(t *testing.T) {
 	if info, err := os.Stat(fileOf(s.cfg.Dir, noon, minutesKind)); err != nil || info.Mode() != 0o600 {
 		t.Errorf("others can read the file: %v, %v", info, err)
 	}
-	again, _ := running(t, s.cfg)
+	again, _ := runStore(t, s.cfg)
 	if a := read(t, again, all); len(a.Totals) != 2 || len(a.Keys) != 3 {
 		t.Errorf("after a restart: %+v", a)
 	}
@@ -154,19 +154,19 @@ func crash(t *testing.T, s *Store) *Store {
 	if err := os.CopyFS(filepath.Join(cfg.Dir, folderName), from); err != nil {
 		t.Fatal(err)
 	}
-	again, _ := running(t, cfg)
+	again, _ := runStore(t, cfg)
 	return again
 }
 
 // A program that is killed leaves spans open. They end where its last minute does, with the peak that it saw.
 func TestStore_EndsOpenSpansAfterACrash(t *testing.T) {
 	t.Parallel()
-	s, _ := running(t, Config{Dir: t.TempDir()})
-	s.Event(became(noon, "topic?id=40"))
-	minute(s, noon, 41)
-	s.Event(became(noon.Add(30*time.Minute), "b?x=1")) // after the last minute
+	s, _ := runStore(t, Config{Dir: t.TempDir()})
+	s.Event(hotEvent(noon, "topic?id=40"))
+	recordMinute(s, noon, 41)
+	s.Event(hotEvent(noon.Add(30*time.Minute), "b?x=1")) // after the last minute
 	s.Second(&history.Second{At: noon.Add(time.Minute)})
-	written(t, s, 3)
+	awaitWritten(t, s, 3)
 	for range 2 { // the second crash knows of the first
 		s = crash(t, s)
 		spans := read(t, s, all).Spans
@@ -178,17 +178,17 @@ func TestStore_EndsOpenSpansAfterACrash(t *testing.T) {
 				t.Errorf("%+v, want it to end at %v", spans[i], want)
 			}
 		}
-		s.Event(became(noon, "topic?id=40")) // it is still hot, since the same time
-		written(t, s, 1)
+		s.Event(hotEvent(noon, "topic?id=40")) // it is still hot, since the same time
+		awaitWritten(t, s, 1)
 		a := read(t, s, all)
 		if len(a.Spans) != 2 || !a.Spans[0].Until.IsZero() || len(a.Events) != 2 {
 			t.Errorf("%+v, %+v", a.Spans, a.Events)
 		}
 	}
 	s = crash(t, s)
-	s.Event(became(noon, "topic?id=40"))
-	s.Event(cooled(noon.Add(5*time.Hour), "topic?id=40"))
-	written(t, s, 2)
+	s.Event(hotEvent(noon, "topic?id=40"))
+	s.Event(cooledEvent(noon.Add(5*time.Hour), "topic?id=40"))
+	awaitWritten(t, s, 2)
 	if spans := read(t, s, all).Spans; len(spans) != 2 || !spans[0].Until.Equal(noon.Add(5*time.Hour)) ||
 		spans[0].Peak != 40 {
 		t.Errorf("%+v", spans)
@@ -199,14 +199,14 @@ func TestStore_EndsOpenSpansAfterACrash(t *testing.T) {
 func TestStore_TrimKeepsLastingSpans(t *testing.T) {
 	t.Parallel()
 	now := noon
-	s, _ := running(t, Config{Dir: t.TempDir(), Keep: time.Hour, Now: func() time.Time { return now }})
-	s.Event(became(noon, "a?x=1"))
-	s.Event(cooled(noon.Add(time.Minute), "a?x=1"))
-	s.Event(became(noon, "b?x=1"))
-	minute(s, noon, 1)
-	minute(s, noon.Add(70*time.Minute), 1)
+	s, _ := runStore(t, Config{Dir: t.TempDir(), Keep: time.Hour, Now: func() time.Time { return now }})
+	s.Event(hotEvent(noon, "a?x=1"))
+	s.Event(cooledEvent(noon.Add(time.Minute), "a?x=1"))
+	s.Event(hotEvent(noon, "b?x=1"))
+	recordMinute(s, noon, 1)
+	recordMinute(s, noon.Add(70*time.Minute), 1)
 	s.Second(&history.Second{At: noon.Add(75 * time.Minute)})
-	written(t, s, 5)
+	awaitWritten(t, s, 5)
 	for _, gone := range []bool{false, true} {
 		if now = noon.Add(119 * time.Minute); gone {
 			now = noon.Add(2 * time.Hour)
@@ -250,16 +250,16 @@ func TestStore_BoundsFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			s, stop := running(t, Config{Dir: dir, MaxBytes: most, Keys: 100})
+			s, stop := runStore(t, Config{Dir: dir, MaxBytes: most, Keys: 100})
 			read(t, s, all) // the files are open
 			for i := range 400 {
 				at := noon.Add(time.Duration(i) * step)
 				if step == 0 {
 					at = noon.Add(time.Duration(i%60) * time.Minute)
 				}
-				minute(s, at, 100)
-				s.Event(became(at, "topic?id=77"))
-				written(t, s, uint64(2*i+1))
+				recordMinute(s, at, 100)
+				s.Event(hotEvent(at, "topic?id=77"))
+				awaitWritten(t, s, uint64(2*i+1))
 				if n := s.Stats().Bytes; n > most {
 					t.Fatalf("%d bytes", n)
 				}
@@ -282,8 +282,8 @@ func TestStore_BoundsFiles(t *testing.T) {
 // A minute that is larger than all files may be is not kept, and the remedy is said.
 func TestStore_DropsALargeMinute(t *testing.T) {
 	t.Parallel()
-	s, _ := running(t, Config{Dir: t.TempDir(), MaxBytes: 1 << 20})
-	one(s, noon, strings.Repeat("x", 1<<20), history.Cold, 1, 0)
+	s, _ := runStore(t, Config{Dir: t.TempDir(), MaxBytes: 1 << 20})
+	recordOneKey(s, noon, strings.Repeat("x", 1<<20), history.Cold, 1, 0)
 	s.Second(&history.Second{At: noon.Add(time.Minute)})
 	await(t, "the failure", func() bool { return s.Failing() != nil })
 	if err := s.Failing(); !strings.Contains(err.Error(), "raise history.max_bytes") {
@@ -304,10 +304,10 @@ func TestStore_DropsRecordsInAnUnusableDirectory(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	save(t, file, nil)
-	s, _ := running(t, Config{Dir: filepath.Join(file, "dir")})
+	s, _ := runStore(t, Config{Dir: filepath.Join(file, "dir")})
 	await(t, "the failure", func() bool { return s.Failing() != nil })
 	for range 2 * queued {
-		s.Event(became(noon, "a?x=1"))
+		s.Event(hotEvent(noon, "a?x=1"))
 	}
 	if _, err := s.Read(t.Context(), all); err == nil || !strings.Contains(err.Error(), "not a directory") {
 		t.Error(err)
@@ -323,13 +323,13 @@ func TestStore_DropsRecordsInAnUnusableDirectory(t *testing.T) {
 // Any text is stored unchanged.
 func TestStore_KeepsAnyText(t *testing.T) {
 	t.Parallel()
-	s, _ := running(t, Config{Dir: t.TempDir()})
+	s, _ := runStore(t, Config{Dir: t.TempDir()})
 	for i, text := range []string{`'; DROP TABLE minute; --`, "\x00", "\xff\xfe", "=1+1", "\u202e",
 		strings.Repeat("x", 8<<10)} {
 		at := noon.Add(time.Duration(i) * time.Minute)
 		s.Second(&history.Second{At: at, Keys: []history.KeySecond{{Key: hottype.Key(text), Rule: text, Rate: 1}}})
 		s.Second(&history.Second{At: at.Add(time.Minute)})
-		written(t, s, uint64(i)+1)
+		awaitWritten(t, s, uint64(i)+1)
 		q := history.Query{From: at, To: at.Add(time.Minute), Key: hottype.Key(text), Limit: 10}
 		if a := read(t, s, q); len(a.Keys) != 1 || a.Keys[0].Key != hottype.Key(text) || a.Keys[0].Rule != text {
 			t.Errorf("%q: %+v", text, a)
@@ -342,10 +342,10 @@ func TestStore_KeepsAnyText(t *testing.T) {
 func TestStore_LocksItsDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, stop := running(t, Config{Dir: dir})
-	first.Event(became(noon, "a?x=1"))
-	written(t, first, 1)
-	second, _ := running(t, Config{Dir: dir})
+	first, stop := runStore(t, Config{Dir: dir})
+	first.Event(hotEvent(noon, "a?x=1"))
+	awaitWritten(t, first, 1)
+	second, _ := runStore(t, Config{Dir: dir})
 	await(t, "the second to say it", func() bool { return second.Failing() != nil })
 	if err := second.Failing(); !strings.Contains(err.Error(), "is in use by") {
 		t.Error(err)
@@ -363,7 +363,7 @@ func TestStore_AddsPartsOfAMinute(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for part, by := range []map[string]float64{{"hot": 3}, {"hot": 2, "ip_fixed": 4}} {
-		s, stop := running(t, Config{Dir: dir})
+		s, stop := runStore(t, Config{Dir: dir})
 		read(t, s, all) // the files are open
 		s.Second(&history.Second{
 			At: noon.Add(time.Duration(30*part) * time.Second), Allowed: 10, Denied: 3, DeniedBy: by,
@@ -372,7 +372,7 @@ func TestStore_AddsPartsOfAMinute(t *testing.T) {
 		})
 		stop()
 	}
-	s, _ := running(t, Config{Dir: dir})
+	s, _ := runStore(t, Config{Dir: dir})
 	a := read(t, s, all)
 	want := []history.Total{{Minute: noon, Allowed: 20, Denied: 6, By: map[string]float64{"hot": 5, "ip_fixed": 4}}}
 	if diff := cmp.Diff(want, a.Totals); diff != "" || len(a.Keys) != 3 || a.Keys[0].Allowed != 10 ||
@@ -393,10 +393,10 @@ func TestStore_AddsPartsOfAMinute(t *testing.T) {
 func TestStore_ReadsTheMinuteUnderWay(t *testing.T) {
 	for _, after := range []time.Duration{time.Millisecond, 999 * time.Millisecond, time.Second, 59 * time.Second} {
 		t.Run(after.String(), func(t *testing.T) {
-			s, _ := running(t, Config{Dir: t.TempDir(), Now: func() time.Time { return noon }})
-			minute(s, noon, 1)
-			minute(s, noon.Add(time.Minute), 1) // ends the minute before
-			written(t, s, 1)
+			s, _ := runStore(t, Config{Dir: t.TempDir(), Now: func() time.Time { return noon }})
+			recordMinute(s, noon, 1)
+			recordMinute(s, noon.Add(time.Minute), 1) // ends the minute before
+			awaitWritten(t, s, 1)
 			a, err := s.Read(t.Context(), history.Query{From: noon.Add(-time.Hour), To: noon.Add(after), Limit: 10})
 			if err != nil || len(a.Totals) != 1 || len(a.Keys) != 1 {
 				t.Errorf("%+v, %v", a, err)

@@ -131,7 +131,7 @@ func (h sendOnceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		ctx, cancel := h.withTimeout(ctx)
 		defer cancel()
-		return next(ctx, sentOnce(cmd))
+		return next(ctx, wrapScript(cmd))
 	}
 }
 
@@ -143,7 +143,7 @@ func (h sendOnceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 		defer cancel()
 		wrapped := make([]redis.Cmder, len(cmds))
 		for i, cmd := range cmds {
-			wrapped[i] = sentOnce(cmd)
+			wrapped[i] = wrapScript(cmd)
 		}
 		return spreadError(cmds, next(ctx, wrapped))
 	}
@@ -169,9 +169,9 @@ func (h sendOnceHook) withTimeout(ctx context.Context) (context.Context, context
 	return context.WithTimeout(ctx, h.timeout)
 }
 
-// sentOnce wraps a script. It returns other commands unchanged, because go-redis reads the types of the commands that
+// wrapScript wraps a script. It returns other commands unchanged, because go-redis reads the types of the commands that
 // it sends to several nodes.
-func sentOnce(cmd redis.Cmder) redis.Cmder {
+func wrapScript(cmd redis.Cmder) redis.Cmder {
 	if strings.HasPrefix(cmd.Name(), "eval") {
 		return noRetry{cmd}
 	}

@@ -77,7 +77,7 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.OptionsFrom != nil {
-		return cfg.resolveLike()
+		return cfg.resolveFromClient()
 	}
 	cfg, err := cfg.parseAddrs()
 	if err != nil {
@@ -92,8 +92,8 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 	return cfg, cfg.clientOptions(), nil
 }
 
-// resolveLike resolves a Config that copies the address of a client of the caller's.
-func (cfg Config) resolveLike() (Config, *redis.UniversalOptions, error) {
+// resolveFromClient resolves a Config that copies the address of a client of the caller's.
+func (cfg Config) resolveFromClient() (Config, *redis.UniversalOptions, error) {
 	o := cfg.clientOptions()
 	if err := copyFromClient(o, cfg.OptionsFrom); err != nil {
 		return cfg, nil, err
@@ -107,7 +107,7 @@ func (cfg Config) resolveLike() (Config, *redis.UniversalOptions, error) {
 
 func (cfg Config) validate() error {
 	switch {
-	case !validNamespace(cfg.Namespace):
+	case !isValidNamespace(cfg.Namespace):
 		return fmt.Errorf("redisclient: namespace %q must be 1 to 64 of A-Z a-z 0-9 . _ -", cfg.Namespace)
 	case cfg.Timeout < time.Millisecond:
 		return fmt.Errorf("redisclient: timeout %v must be at least 1ms", cfg.Timeout)
@@ -189,7 +189,7 @@ func (cfg Config) newDialer() dialFunc {
 	return redis.NewDialer(&redis.Options{DialTimeout: max(dialTimeout, cfg.Timeout)})
 }
 
-func validNamespace(s string) bool {
+func isValidNamespace(s string) bool {
 	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 	return len(s) >= 1 && len(s) <= 64 && strings.Trim(s, allowed) == ""
 }

@@ -231,7 +231,7 @@ func (s *sentinels) refreshMaster(ctx context.Context) (foundMaster, error) {
 		s.few.Store(nil)
 		return master, err
 	}
-	s.conns.keepOnly(master.addr)
+	s.conns.closeOthers(master.addr)
 	var few *fewMaster
 	if master.tooFew {
 		few = &fewMaster{addr: master.addr, until: time.Now().Add(watchEvery + s.timeout)}

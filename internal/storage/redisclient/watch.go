@@ -120,7 +120,7 @@ func (r *reloader) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (r *reloader) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		r.onError(ctx, err)
+		r.reloadIfMisplaced(ctx, err)
 		return explainMovingSlot(cmd, err)
 	}
 }
@@ -129,7 +129,7 @@ func (r *reloader) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (r *reloader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		r.onError(ctx, err)
+		r.reloadIfMisplaced(ctx, err)
 		for _, cmd := range cmds {
 			_ = explainMovingSlot(cmd, cmd.Err())
 		}
@@ -137,9 +137,9 @@ func (r *reloader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// onError reloads, in a goroutine of the cluster client, if an error calls for it and the last reload is long enough
-// ago.
-func (r *reloader) onError(ctx context.Context, err error) {
+// reloadIfMisplaced reloads, in a goroutine of the cluster client, if an error calls for it and the last reload is long
+// enough ago.
+func (r *reloader) reloadIfMisplaced(ctx context.Context, err error) {
 	if err == nil || !isMisplaced(err) {
 		return
 	}

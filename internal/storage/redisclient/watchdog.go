@@ -132,8 +132,8 @@ func (w *watchedConn) closeUnused() {
 	_ = conn.Close() // no caller waits for it
 }
 
-// keepOnly closes the connections to other servers; calls in progress on them fail.
-func (d *watchdog) keepOnly(addr string) {
+// closeOthers closes the connections to other servers; calls in progress on them fail.
+func (d *watchdog) closeOthers(addr string) {
 	d.dropIf(func(w *watchedConn) bool { return w.addr != addr })
 }
 

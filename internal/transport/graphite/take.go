@@ -31,7 +31,7 @@ func (p *Poller) takeSeries(s *series) {
 	if step == 0 { // a single point has no distance
 		step = int64(p.cfg.Flush / time.Second)
 	}
-	a := p.seriesFor(s.Target)
+	a := p.ensureSeries(s.Target)
 	if a == nil {
 		return
 	}
@@ -46,9 +46,9 @@ func (p *Poller) takeSeries(s *series) {
 	}
 }
 
-// seriesFor returns the record of a series, which it adds if needed, or nil for a foreign series or if the table is
+// ensureSeries returns the record of a series, which it adds if needed, or nil for a foreign series or if the table is
 // full.
-func (p *Poller) seriesFor(target string) *seriesBuckets {
+func (p *Poller) ensureSeries(target string) *seriesBuckets {
 	if a := p.taken.series[target]; a != nil {
 		return a
 	}

@@ -102,15 +102,15 @@ func (c *clusterClient) openClient(hard context.Context, adjust func(*sarama.Con
 	if err != nil {
 		return nil, c.describeError(err)
 	}
-	if err := c.findTopic(client); err != nil {
+	if err := c.ensureTopic(client); err != nil {
 		_ = client.Close()
 		return nil, err
 	}
 	return client, nil
 }
 
-// findTopic ensures that the topic exists, and records the number of its partitions.
-func (c *clusterClient) findTopic(client sarama.Client) error {
+// ensureTopic ensures that the topic exists, and records the number of its partitions.
+func (c *clusterClient) ensureTopic(client sarama.Client) error {
 	partitions, err := client.Partitions(c.cfg.Topic)
 	if err == nil {
 		c.recordPartitions(len(partitions))

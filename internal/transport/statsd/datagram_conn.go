@@ -58,7 +58,7 @@ func newLink(a address, cfg SenderConfig) *link {
 // open ensures that there is a socket. A name that no longer resolves keeps its last address.
 func (l *link) open(ctx context.Context) error {
 	if l.conn != nil {
-		l.renew()
+		l.renewAddress()
 		return nil
 	}
 	if time.Now().Before(l.retryAt) {
@@ -81,8 +81,9 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	return l.connect(ctx, l.addr.network, l.addr.addr)
 }
 
-// renew starts to resolve a name again when it is time, and adopts the result when it is there. It does not wait.
-func (l *link) renew() {
+// renewAddress starts to resolve a name again when it is time, and adopts the result when it is there. It does not
+// wait.
+func (l *link) renewAddress() {
 	switch {
 	case l.resolving != nil:
 		select {

@@ -43,7 +43,7 @@ func (h *health) recordBatch(err error) {
 		}
 		h.refused.last = now
 	}
-	h.update(now)
+	h.updateOutage(now)
 }
 
 func (h *health) recordHeartbeat(id string) {
@@ -57,12 +57,12 @@ func (h *health) observeReport(now time.Time, r arrival.Report) (arrives bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	arrives = h.monitor.Observe(now, r)
-	h.update(now)
+	h.updateOutage(now)
 	return arrives
 }
 
-// update logs the beginning and the end of an outage.
-func (h *health) update(now time.Time) {
+// updateOutage logs the beginning and the end of an outage.
+func (h *health) updateOutage(now time.Time) {
 	err := h.err
 	if err == nil {
 		err = h.monitor.Err()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// managed answers like the management interface of Node.js statsd.
-func managed(t *testing.T, answers map[string]string) string {
+// adminAddress returns the address of a server that answers like the management interface of Node.js statsd.
+func adminAddress(t *testing.T, answers map[string]string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestInspect_ReadsTheManagementInterface(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer udp.Close()
-	in := Inspect(t.Context(), Target{Addr: udp.LocalAddr().String(), Admin: managed(t, map[string]string{
+	in := Inspect(t.Context(), Target{Addr: udp.LocalAddr().String(), Admin: adminAddress(t, map[string]string{
 		"health": "health: up\n",
 		"config": "\nflushInterval: 10000\ndeleteIdleStats: true\ngraphite > legacyNamespace: false\nbackends > 0: ./backends/graphite\n",
 		"stats":  "uptime: 3\nmessages.last_msg_seen: 1\nmessages.bad_lines_seen: 7\nEND\n\n",

@@ -38,9 +38,8 @@ func (l *logTo) String() string {
 	return l.b.String()
 }
 
-// wedge is a unix socket that takes datagrams until its queue is full, and is
-// never read.
-func wedge(t *testing.T) string {
+// wedgedAddress returns the address of a unix socket that takes datagrams until its queue is full, and is never read.
+func wedgedAddress(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	conn, err := net.ListenPacket("unixgram", path)
@@ -62,8 +61,8 @@ func deadNameServer(t *testing.T) *net.Resolver {
 	}}
 }
 
-// many returns n counts of one request each.
-func many(n int) []hottype.Count {
+// manyCounts returns n counts of one request each.
+func manyCounts(n int) []hottype.Count {
 	counts := make([]hottype.Count, n)
 	for i := range counts {
 		counts[i] = hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)), N: 1}
@@ -131,10 +130,10 @@ func TestSender_DropsCountsForAnAbsentUnixServer(t *testing.T) {
 // dropped when their time is over.
 func TestSender_DropsCountsForAWedgedSocket(t *testing.T) {
 	t.Parallel()
-	s := sender(t, statsd.SenderConfig{Servers: []string{wedge(t)}, MTU: 50, Timeout: 50 * time.Millisecond,
+	s := sender(t, statsd.SenderConfig{Servers: []string{wedgedAddress(t)}, MTU: 50, Timeout: 50 * time.Millisecond,
 		MaxQueued: 3000})
 	// more datagrams than a socket queues
-	if st := s.send(t, many(2000)...); st.Sent == 0 || st.Sent+st.Dropped != 2000 {
+	if st := s.send(t, manyCounts(2000)...); st.Sent == 0 || st.Sent+st.Dropped != 2000 {
 		t.Errorf("%+v", st)
 	}
 	if st := s.send(t, one); st.Sent != 0 {
@@ -142,7 +141,7 @@ func TestSender_DropsCountsForAWedgedSocket(t *testing.T) {
 	}
 	for range 20 {
 		start := time.Now()
-		if err := s.Send(t.Context(), many(1000)); err != nil {
+		if err := s.Send(t.Context(), manyCounts(1000)); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took > 20*time.Second {
@@ -160,7 +159,7 @@ func TestSender_DropsCountsForAWedgedSocket(t *testing.T) {
 	if st := s.Stats(); st.Sent+st.Dropped != 2001+20*1000 || st.Queued != 0 {
 		t.Errorf("%+v", st)
 	}
-	if err := s.Send(t.Context(), many(1)); err == nil {
+	if err := s.Send(t.Context(), manyCounts(1)); err == nil {
 		t.Error("sent after the end")
 	}
 }
@@ -186,7 +185,7 @@ func TestSender_WaitsOnceForADeadNameServer(t *testing.T) {
 func TestSender_SickServerDoesNotDelayAHealthyOne(t *testing.T) {
 	t.Parallel()
 	for name, sick := range map[string]string{
-		"wedged":    wedge(t),
+		"wedged":    wedgedAddress(t),
 		"no name":   "statsd.example.org:8125",
 		"refusing":  freeport.Addr(t),
 		"no socket": "unix:" + filepath.Join(t.TempDir(), "nobody"),
@@ -198,7 +197,7 @@ func TestSender_SickServerDoesNotDelayAHealthyOne(t *testing.T) {
 			Resolver: deadNameServer(t)})
 		const batches, each = 10, 500
 		for range batches {
-			if err := s.Send(t.Context(), many(each)); err != nil {
+			if err := s.Send(t.Context(), manyCounts(each)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -180,7 +180,7 @@ func TestSender_SpreadsABurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, cfg := newMemoryMailbox(t)
 		start := time.Now()
-		st := sender(t, cfg).send(t, many(50000)...)
+		st := sender(t, cfg).send(t, manyCounts(50000)...)
 		if took := time.Since(start); took < 75*time.Millisecond || took > 85*time.Millisecond {
 			t.Errorf("all was sent within %v", took)
 		}
@@ -198,7 +198,7 @@ func TestSender_SendsTheRestAtOnceAtTheEnd(t *testing.T) {
 		cfg.Interval = time.Hour
 		start, s := time.Now(), sender(t, cfg)
 		for range 3 {
-			if err := s.Send(t.Context(), many(20000)); err != nil {
+			if err := s.Send(t.Context(), manyCounts(20000)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -223,7 +223,7 @@ func TestSender_SendsAKeyAlwaysToTheSameServer(t *testing.T) {
 	}
 	for range 2 {
 		s := sender(t, statsd.SenderConfig{Servers: servers})
-		s.send(t, many(300)...)
+		s.send(t, manyCounts(300)...)
 		s.stop()
 		servers[0], servers[2] = servers[2], servers[0] // the order is nothing
 	}
