@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-func TestCheck(t *testing.T) {
+func TestCheck_RejectsOtherSpellingsWithHint(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{"topic", "topic?id=42", "/a/b?x=", "topic?!malformed", "/?a=1&a=1",
 		"!hp1:topic.aZh" + strings.Repeat("0", 32)} {

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestIsMalformed(t *testing.T) {
+func TestIsMalformed_FindsReservedParameter(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]bool{
 		"topic?!malformed": true, "/a/b?!malformed": true, "topic?%21malformed=": false, "topic?a=!malformed": false,
@@ -18,9 +18,9 @@ func TestIsMalformed(t *testing.T) {
 	}
 }
 
-// TestMatchesWithin checks that MatchesWithin is true for a pattern that matches a key of a resource, and only if the
-// pattern matches some text that begins like such a key.
-func TestMatchesWithin(t *testing.T) {
+// TestGlob_MatchesWithinResource checks that MatchesWithin is true for a pattern that matches a key of a resource, and
+// only if the pattern matches some text that begins like such a key.
+func TestGlob_MatchesWithinResource(t *testing.T) {
 	t.Parallel()
 	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab/?*")), 0, 8, 8)
 	rapid.Check(t, func(t *rapid.T) {

@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestIntegerForms compares with the results of each language for these texts.
-func TestIntegerForms(t *testing.T) {
+// TestIntegerFormApply_ReadsLikeEachLanguage compares with the results of each language for these texts.
+func TestIntegerFormApply_ReadsLikeEachLanguage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		form IntegerForm

@@ -108,7 +108,7 @@ func TestNames_VectorsAreDocumented(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestNames_WriteAndReadMetrics(t *testing.T) {
 	t.Parallel()
 	hp1, plain := Names{Prefix: "news"}, Names{Prefix: "news", Style: StylePlain}
 	long := "/" + strings.Repeat("a.b", 70)
@@ -194,7 +194,7 @@ func TestNamesParse_RejectsForeignAndBroken(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestValidate_RejectsInvalidNamesAndBounds(t *testing.T) {
 	t.Parallel()
 	for prefix, ok := range map[string]bool{"a": true, "a.b_2.c": true, "": false, "A": false, "a.": false, ".a": false,
 		"a..b": false, "_a": false, "a-b": false, "1a": false, "a\n": false} {
@@ -259,7 +259,7 @@ func TestNames_EqualOracle(t *testing.T) {
 }
 
 // A byte that is escaped in HP1 has two upper-case digits.
-func TestEscapedBytesOfHP1(t *testing.T) {
+func TestNamesParse_RejectsLowerCaseEscapes(t *testing.T) {
 	t.Parallel()
 	names := Names{Prefix: "x", Style: StyleHP1}
 	for text, want := range map[string]string{"Z2F": "/", "Z2FaZ2Fb": "/a/b", "Z2FaZ5F": "/a_", "Z2G": "", "ZG2": "", "Z2": "",

@@ -29,7 +29,7 @@ func allKeys(s *Selector, raw string, lim QueryBounds, sc *Scratch, extra ...Val
 	return keys
 }
 
-func TestAppend(t *testing.T) {
+func TestAppend_WritesCanonicalParameters(t *testing.T) {
 	t.Parallel()
 	all := Selection{All: true}
 	id := Selection{Names: []Param{{Name: "id"}}}

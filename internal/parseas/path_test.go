@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestPath(t *testing.T) {
+func TestPathAppend_WritesCanonicalSpelling(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		preset, path, want string

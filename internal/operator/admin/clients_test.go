@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// TestDeniedClients_AreListedWithTheirRates: the denials of clients, and no others, are shared out by the samples.
+// The denials of clients, and no other denials, are shared out by the samples.
 func TestDeniedClients_AreListedWithTheirRates(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
@@ -75,7 +75,7 @@ func TestClients_NeedSeveralSamples(t *testing.T) {
 	}
 }
 
-// TestHeaviestClients_NameNetworks: requests that are spread over the addresses of a network are seen, denied or not.
+// Requests that are spread over the addresses of a network are seen, denied or not.
 func TestHeaviestClients_NameNetworks(t *testing.T) {
 	t.Parallel()
 	sent := report.Limiter{Allowed: 260}

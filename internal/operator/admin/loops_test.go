@@ -122,7 +122,7 @@ func TestLoops_AndColdKeysAreShownWhole(t *testing.T) {
 	}
 }
 
-// TestEvents_DoNotEndWithoutNews: what fades because its publisher or the store is away has not ended.
+// A hot key or a loop that fades because its publisher or the store is away has not ended.
 func TestEvents_DoNotEndWithoutNews(t *testing.T) {
 	t.Parallel()
 	loops, news := []hottype.HotKey{loop("topic?id=9")}, true

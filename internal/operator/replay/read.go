@@ -118,16 +118,16 @@ func orderSecond(records string, moments []recordTime) []recordTime {
 // rehashDuplicates sets different hashes for equal records, which are adjacent. It reports whether there were equal
 // records.
 func rehashDuplicates(records string, moments []recordTime) bool {
-	any, nth := false, uint64(0)
+	hadEqual, nth := false, uint64(0)
 	for i := 1; i < len(moments); i++ {
 		m, before := &moments[i], &moments[i-1]
 		if records[m.from:m.to] != records[before.from:before.to] {
 			nth = 0
 			continue
 		}
-		any = true
+		hadEqual = true
 		nth++
 		m.hash = canon.Mix(m.hash + nth)
 	}
-	return any
+	return hadEqual
 }

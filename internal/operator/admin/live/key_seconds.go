@@ -43,7 +43,7 @@ func (s *seconds) add(now time.Time, keys []hottype.Key, of []past.Second) {
 	for i, key := range keys[:min(len(keys), keepKeys)] {
 		ring := s.keys[key]
 		if ring == nil {
-			s.makeSpace(at)
+			s.evictOldest(at)
 			ring = new([keepSeconds]past.Second)
 			s.keys[key] = ring
 		}
@@ -52,9 +52,9 @@ func (s *seconds) add(now time.Time, keys []hottype.Key, of []past.Second) {
 	}
 }
 
-// makeSpace removes the key that was not seen for the longest time, if there are too many keys. At most keepKeys are
+// evictOldest removes the key that was not seen for the longest time, if there are too many keys. At most keepKeys are
 // added at a time, so the removed key is one that was not seen now.
-func (s *seconds) makeSpace(at uint32) {
+func (s *seconds) evictOldest(at uint32) {
 	if len(s.keys) < keepKeys {
 		return
 	}

@@ -19,9 +19,9 @@ const (
 	maxDiffering = 5
 )
 
-// noteRules finds the rules that cannot work, by the reports of all processes, and the processes that run other rules
-// than this one. It logs rules that are found for the first time. The caller holds mu.
-func (s *Service) noteRules(now time.Time) {
+// updateRuleNotes finds the rules that cannot work, by the reports of all processes, and the processes that run other
+// rules than this one. It logs rules that are found for the first time. The caller holds mu.
+func (s *Service) updateRuleNotes(now time.Time) {
 	set := s.cfg.Rules()
 	var seen []report.RuleUse
 	differing := map[string]time.Time{}

@@ -45,8 +45,8 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.cfg.Pushed {
-		s.knownHot = s.noteList(now, set, s.knownHot, BecameHot, Cooled)
-		s.knownLoops = s.noteList(now, aliasedLoops, s.knownLoops, BecameLoop, CeasedLoop)
+		s.knownHot = s.emitListChanges(now, set, s.knownHot, BecameHot, Cooled)
+		s.knownLoops = s.emitListChanges(now, aliasedLoops, s.knownLoops, BecameLoop, CeasedLoop)
 	}
 	s.recordSecond(now, hot, loops, heaviest)
 	s.addKeySeconds(now, st.Hot, loops)
@@ -87,7 +87,7 @@ func (s *Service) readReports(ctx context.Context, now time.Time) {
 		if s.cfg.Uses != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.noteRules(now)
+			s.updateRuleNotes(now)
 		}
 		return
 	}
@@ -100,16 +100,16 @@ func (s *Service) readReports(ctx context.Context, now time.Time) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.latest.failing = s.noteFailure("reports of the limiters", s.latest.failing, err)
+	s.latest.failing = s.recordFailure("reports of the limiters", s.latest.failing, err)
 	s.rates.add(now, reports)
 	if err == nil {
 		s.aggregators = aggregators
 	}
-	s.noteRules(now)
+	s.updateRuleNotes(now)
 }
 
-// noteFailure counts an error, logs it if it is new, and returns the text for the page.
-func (s *Service) noteFailure(what, before string, err error) string {
+// recordFailure counts an error, logs it if it is new, and returns the text for the page.
+func (s *Service) recordFailure(what, before string, err error) string {
 	if err == nil {
 		if before != "" {
 			s.cfg.Log.Info("admin: readable again", "what", what)
@@ -148,7 +148,7 @@ func (s *Service) ReadOverrides(ctx context.Context) {
 	if s.overrides.failing == "" && err != nil {
 		s.overrides.failedAt = s.cfg.Now()
 	}
-	s.overrides.failing = s.noteFailure("overrides", s.overrides.failing, err)
+	s.overrides.failing = s.recordFailure("overrides", s.overrides.failing, err)
 	if err == nil && changed {
 		s.overrides.list, s.overrides.audit, s.overrides.loaded = list, audit, true
 		s.emitOverrideChanges(audit)
@@ -186,9 +186,9 @@ func (s *Service) emitOverrideChanges(audit []rules.Change) {
 	}
 }
 
-// noteList finds the keys that entered or left a list since the last sample, and returns the keys that are known now. A
-// key that has faded without a report of its end is not reported as ended. The caller holds mu.
-func (s *Service) noteList(now time.Time, list []hottype.HotKey, known map[string]hotNote, came,
+// emitListChanges emits the keys that entered or left a list since the last sample, and returns the keys that are known
+// now. A key that has faded without a report of its end is not reported as ended. The caller holds mu.
+func (s *Service) emitListChanges(now time.Time, list []hottype.HotKey, known map[string]hotNote, came,
 	left string) map[string]hotNote {
 	current := make(map[string]hotNote, len(list))
 	for i := range list {

@@ -194,12 +194,12 @@ func (d *DryKey) evaluateMinutes(ctx context.Context, list []history.KeyMinute, 
 	return nil
 }
 
-func (t keyPolicy) limitSpec() (limit.Spec, bool) {
-	switch t.override.Action {
+func (p keyPolicy) limitSpec() (limit.Spec, bool) {
+	switch p.override.Action {
 	case rules.ActionLimit:
-		return t.override.Spec(), true
+		return p.override.Spec(), true
 	case "", rules.ActionCache:
-		return t.limit.Spec, t.limit.Set && t.limit.Spec.Limit > 0 && t.limit.Mode != hottype.ModeShadow
+		return p.limit.Spec, p.limit.Set && p.limit.Spec.Limit > 0 && p.limit.Mode != hottype.ModeShadow
 	}
 	return limit.Spec{}, false
 }
