@@ -74,8 +74,8 @@ func TestClients_UsePeer(t *testing.T) {
 	}
 }
 
-// named is the client of a request from peer.
-func named(c *httplimit.Clients, peer string, header http.Header) hottype.Client {
+// identifiedClient is the client of a request from peer.
+func identifiedClient(c *httplimit.Clients, peer string, header http.Header) hottype.Client {
 	var r hottype.Request
 	c.Identify(&r, netip.MustParseAddr(peer), header.Values)
 	return r.Client
@@ -95,13 +95,13 @@ func FuzzForged(f *testing.F) {
 		} {
 			c := httplimit.NewClients(trusted, strings.ToLower(source))
 			lines := []string{line, same + ", " + written[0] + ", " + written[1]}
-			if got := named(c, "10.0.0.1", http.Header{source: lines}); got.String() != "203.0.113.9" {
+			if got := identifiedClient(c, "10.0.0.1", http.Header{source: lines}); got.String() != "203.0.113.9" {
 				t.Fatalf("%s %q: %s", source, lines, got)
 			}
-			if got := named(c, "203.0.113.8", http.Header{source: lines}); got.String() != "203.0.113.8" {
+			if got := identifiedClient(c, "203.0.113.8", http.Header{source: lines}); got.String() != "203.0.113.8" {
 				t.Fatalf("%s %q from a stranger: %s", source, lines, got)
 			}
-			named(c, "10.0.0.1", http.Header{source: {line}}) // does not panic
+			identifiedClient(c, "10.0.0.1", http.Header{source: {line}}) // does not panic
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-func fields(v hottype.Verdict) (policy, limit string) {
+func limitFields(v hottype.Verdict) (policy, limit string) {
 	h := http.Header{}
 	(&httplimit.Responder{}).SetLimits(h, &v)
 	return h.Get("RateLimit-Policy"), h.Get("RateLimit")
@@ -46,7 +46,7 @@ func TestSetLimits_WritesRateLimitFields(t *testing.T) {
 		{hottype.Verdict{Allowed: true, Rule: "a\"b\\c\x00ü", Limit: math.MaxInt64, Window: second, Remaining: -1},
 			`"a\"b\\c%00%C3%BC";q=999999999999999;w=1`, `"a\"b\\c%00%C3%BC";r=0;t=0`},
 	} {
-		policy, limit := fields(tc.v)
+		policy, limit := limitFields(tc.v)
 		if policy != tc.policy || limit != tc.limit {
 			t.Errorf("%+v: %s and %s, want %s and %s", tc.v, policy, limit, tc.policy, tc.limit)
 		}
@@ -67,18 +67,18 @@ func TestSetLimits_WritesStructuredFields(t *testing.T) {
 		wait := rapid.Int64Range(0, 1e6).Draw(t, "wait")
 		v.RetryAfter = time.Second * time.Duration(wait)
 		v.ResetAfter = v.RetryAfter
-		policy, limit := fields(v)
+		policy, limit := limitFields(v)
 		seconds := int64(v.Window / time.Second)
-		if want := structured(t, v.Rule, "q", v.Limit, "w", seconds); policy != want {
+		if want := structuredField(t, v.Rule, "q", v.Limit, "w", seconds); policy != want {
 			t.Fatalf("policy %s, want %s", policy, want)
 		}
-		if want := structured(t, v.Rule, "r", v.Remaining, "t", wait); limit != want {
+		if want := structuredField(t, v.Rule, "r", v.Remaining, "t", wait); limit != want {
 			t.Fatalf("limit %s, want %s", limit, want)
 		}
 	})
 }
 
-func structured(t *rapid.T, rule, p string, pv int64, q string, qv int64) string {
+func structuredField(t *rapid.T, rule, p string, pv int64, q string, qv int64) string {
 	item := httpsfv.NewItem(rule)
 	item.Params.Add(p, pv)
 	item.Params.Add(q, qv)

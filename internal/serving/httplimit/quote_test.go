@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-func quoted(rule, key string) (string, string) {
+func quotedTexts(rule, key string) (string, string) {
 	v := hottype.Verdict{Rule: rule, Key: hottype.Key(key)}
 	httplimit.Quote(&v)
 	return v.Rule, string(v.Key)
@@ -30,14 +30,14 @@ func TestQuote_CutsAnyTextAndKeepsItApart(t *testing.T) {
 		units := rapid.SampledFrom([]string{"a", "%21", "/", "_", "?", "&a=1"})
 		unit := rapid.OneOf(units, rapid.StringN(1, 4, 9)).Draw(t, "unit")
 		text := prefix + strings.Repeat(unit, rapid.IntRange(0, 3000).Draw(t, "units"))
-		rule, key := quoted(text, text)
+		rule, key := quotedTexts(text, text)
 		if len(rule) > 64 || len(key) > 416 {
 			t.Fatalf("%d bytes are quoted as a rule of %d and a key of %d", len(text), len(rule), len(key))
 		}
 		if len(text) <= 64 && (rule != text || key != text) {
 			t.Fatalf("%q is quoted as %q and %q", text, rule, key)
 		}
-		if otherRule, otherKey := quoted(text+"b", text+"b"); otherRule == rule || otherKey == key {
+		if otherRule, otherKey := quotedTexts(text+"b", text+"b"); otherRule == rule || otherKey == key {
 			t.Fatalf("%.80q and a longer text are both quoted as %q and %q", text, rule, key)
 		}
 	})
@@ -47,7 +47,7 @@ func TestQuote_CutsAnyTextAndKeepsItApart(t *testing.T) {
 func TestQuote_WritesAnAliasThatOverridesKnow(t *testing.T) {
 	t.Parallel()
 	long := hottype.Key("topic?id=" + strings.Repeat("%21", 250))
-	_, key := quoted("topic", string(long))
+	_, key := quotedTexts("topic", string(long))
 	alias, ok := canon.Alias([]byte(long), nil)
 	if !ok || key != string(alias) || canon.Check(hottype.Key(key)) != nil ||
 		!strings.HasPrefix(key, "!hp1:topic.id=") ||

@@ -41,8 +41,8 @@ func (s slowly) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// allowed is a handler of requests that the verdict allows.
-func allowed(g *HTTPGate, v *verdict.Verdict, next http.Handler) http.Handler {
+// allowedHandler is a handler of requests that the verdict allows.
+func allowedHandler(g *HTTPGate, v *verdict.Verdict, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.ServeAllowed(w, r, v, next, nil) })
 }
 
@@ -96,7 +96,7 @@ func TestServeAllowed_MeasuresTheUpstream(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := &observer{}
 			g := NewHTTPGate(HTTPGateConfig{Gate: o})
-			h := allowed(g, &verdict.Verdict{Upstream: "db", Lease: &verdict.Lease{}}, c.handler)
+			h := allowedHandler(g, &verdict.Verdict{Upstream: "db", Lease: &verdict.Lease{}}, c.handler)
 			func() {
 				defer func() { _ = recover() }()
 				h.ServeHTTP(httptest.NewRecorder(), c.request())
@@ -114,7 +114,7 @@ func TestServeAllowed_LetsConnectionsBeHijacked(t *testing.T) {
 	t.Parallel()
 	o := &observer{}
 	g := NewHTTPGate(HTTPGateConfig{Gate: o})
-	srv := httptest.NewServer(allowed(g, &verdict.Verdict{Upstream: "db"},
+	srv := httptest.NewServer(allowedHandler(g, &verdict.Verdict{Upstream: "db"},
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
@@ -142,7 +142,7 @@ func TestServeAllowed_SendsFiles(t *testing.T) {
 	o := &observer{}
 	g := NewHTTPGate(HTTPGateConfig{Gate: o})
 	w := httptest.NewRecorder()
-	allowed(g, &verdict.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	allowedHandler(g, &verdict.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.Copy(w, strings.NewReader("file"))
 	})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	if w.Body.String() != "file" || len(o.told) != 2 {
@@ -155,7 +155,7 @@ func TestServeAllowed_WrapsNothingInVain(t *testing.T) {
 	t.Parallel()
 	g := NewHTTPGate(HTTPGateConfig{Gate: &observer{}})
 	w := httptest.NewRecorder()
-	allowed(g, &verdict.Verdict{}, http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
+	allowedHandler(g, &verdict.Verdict{}, http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
 		if got != http.ResponseWriter(w) {
 			t.Errorf("%T", got)
 		}

@@ -172,9 +172,9 @@ func (f *fetch) isWhole() bool { return f.declaredLength < 0 || f.declaredLength
 // fetchBackoff is the longest pause of a variant after a fetch that failed, was denied, or had no response to store.
 const fetchBackoff = time.Second
 
-// backingOff reports whether now is before until, unless until is more than fetchBackoff ahead: it was set before the
+// isBackingOff reports whether now is before until, unless until is more than fetchBackoff ahead: it was set before the
 // clock went back then, because it is never set further ahead.
-func backingOff(now, until time.Time) bool {
+func isBackingOff(now, until time.Time) bool {
 	d := until.Sub(now)
 	return d > 0 && d <= fetchBackoff
 }

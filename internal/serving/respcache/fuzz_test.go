@@ -41,7 +41,7 @@ func FuzzNewAnswer(f *testing.F) {
 		if a == nil {
 			return
 		}
-		if forbidden(control) || strings.Contains(vary, "*") {
+		if isForbidden(control) || strings.Contains(vary, "*") {
 			t.Errorf("kept although %q, %q", control, vary)
 		}
 		if a.fresh < 0 || a.stale < a.fresh && a.fresh > 0 || a.error < a.stale || a.age < 0 ||
@@ -56,8 +56,8 @@ func FuzzNewAnswer(f *testing.F) {
 	})
 }
 
-// forbidden reports whether a response must not be stored, by a simpler parser without quotes.
-func forbidden(control string) bool {
+// isForbidden reports whether a response must not be stored, by a simpler parser without quotes.
+func isForbidden(control string) bool {
 	if strings.ContainsAny(control, `"\`) {
 		return false
 	}

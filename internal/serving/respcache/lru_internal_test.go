@@ -19,8 +19,8 @@ type used struct {
 	moved time.Time
 }
 
-// lists are the entries of a shard in both directions.
-func lists(sh *shard) (forward, back []*entry) {
+// listOrders are the entries of a shard in both directions.
+func listOrders(sh *shard) (forward, back []*entry) {
 	for l := sh.lru.Front(); l != nil; l = l.Next() {
 		forward = append(forward, l.Value.(*entry))
 	}
@@ -100,7 +100,7 @@ func TestStore_EvictsLeastRecentlyUsed(t *testing.T) {
 				for _, u := range model[at] {
 					want = append(want, u.e)
 				}
-				forward, back := lists(sh)
+				forward, back := listOrders(sh)
 				if !slices.Equal(forward, want) || !slices.Equal(back, want) || sh.lru.Len() != len(want) ||
 					sh.evicted != evicted[at] || len(sh.resources) != len(want) {
 					rt.Fatalf("shard %d: %d and %d entries, want %d; counted %d, %d resources, %d evicted of %d", at,

@@ -171,8 +171,8 @@ func TestTimeout_EndsOnlyStoring(t *testing.T) {
 			}
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			if s := b.Stats(); s.Bytes != b.marker(t) {
-				t.Errorf("%s: %d bytes are counted after the time-out, want %d", name, s.Bytes, b.marker(t))
+			if s := b.Stats(); s.Bytes != b.markerBytes(t) {
+				t.Errorf("%s: %d bytes are counted after the time-out, want %d", name, s.Bytes, b.markerBytes(t))
 			}
 			<-over
 			if w.Code != 200 || w.Body.Len() != 1500 {
@@ -185,8 +185,8 @@ func TestTimeout_EndsOnlyStoring(t *testing.T) {
 	}
 }
 
-// marker returns the bytes of an entry of the topic that has no answer.
-func (b *bundle) marker(t *testing.T) int64 {
+// markerBytes returns the bytes of an entry of the topic that has no answer.
+func (b *bundle) markerBytes(t *testing.T) int64 {
 	t.Helper()
 	other := build(t, live, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	other.get("/topic?id=1")

@@ -126,7 +126,7 @@ func (s *store) find(r *http.Request, target []byte, v *verdict.Verdict, clock f
 		case isWithin(resident, a.stale), e.failing && isWithin(resident, a.error):
 			sh.stale++
 			f.answer = a
-			if e.fetch != nil || partial || backingOff(now, e.retry) {
+			if e.fetch != nil || partial || isBackingOff(now, e.retry) {
 				return f
 			}
 		case isWithin(resident, a.error):
@@ -134,7 +134,7 @@ func (s *store) find(r *http.Request, target []byte, v *verdict.Verdict, clock f
 		}
 	}
 	plain := f.answer != nil || e.notStored >= maxUnkept
-	switch marked := f.answer == nil && f.backup == nil && backingOff(now, e.uncacheableUntil); {
+	switch marked := f.answer == nil && f.backup == nil && isBackingOff(now, e.uncacheableUntil); {
 	case e.fetch != nil && !e.fetch.isAwaited():
 		return found{pass: true}
 	case partial && f.answer == nil, marked && e.answer == nil:
@@ -269,7 +269,7 @@ func (s *store) removeEntries(now time.Time, matches func(hottype.Key) bool) (pu
 				continue
 			}
 			for _, e := range res.variants {
-				if a := e.answer; a != nil && !a.isUsable(now) || a == nil && !backingOff(now, e.uncacheableUntil) {
+				if a := e.answer; a != nil && !a.isUsable(now) || a == nil && !isBackingOff(now, e.uncacheableUntil) {
 					s.removeAnswer(sh, e)
 					s.removeIfEmpty(sh, e)
 				}

@@ -120,7 +120,7 @@ func (s *streaming) sendHeader(status int) {
 	s.mu.Unlock()
 	h["Cache-Status"] = append(h["Cache-Status"][:len(h["Cache-Status"]):len(h["Cache-Status"])],
 		forwardedField(s.fwd, detail, kept)...)
-	if status == http.StatusOK && notModified(s.r, h) {
+	if status == http.StatusOK && isNotModified(s.r, h) {
 		status = http.StatusNotModified
 		delete(h, "Content-Length")
 		s.whole = true
@@ -144,8 +144,8 @@ func (s *streaming) finishFromStore(result *answer, broken any) {
 	result.write(s.w, s.r, s.now(), forwardedField("stale", detail, result != s.backup))
 }
 
-// notModified reports whether the client already has the response with the fields in h.
-func notModified(r *http.Request, h http.Header) bool {
+// isNotModified reports whether the client already has the response with the fields in h.
+func isNotModified(r *http.Request, h http.Header) bool {
 	if !isConditional(r.Header) {
 		return false
 	}

@@ -209,12 +209,12 @@ func TestHitField_StatesLifetime(t *testing.T) {
 }
 
 // A pause is over at its end. A pause that is too long was set before the clock went back, and does not count.
-func TestBackingOff_EndsAndIgnoresClockSteps(t *testing.T) {
+func TestIsBackingOff_EndsAndIgnoresClockSteps(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	for until, want := range map[time.Duration]bool{-1: false, 0: false, 1: true, time.Second: true,
 		time.Second + 1: false} {
-		if got := backingOff(now, now.Add(until)); got != want {
+		if got := isBackingOff(now, now.Add(until)); got != want {
 			t.Errorf("%v: %v", until, got)
 		}
 	}
