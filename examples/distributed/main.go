@@ -54,7 +54,7 @@ func main() {
 // serve runs the service until SIGTERM. The server ends first; the pipeline ends after it, when the server's last
 // requests have been counted.
 func serve(listen string, p *hotparam.Pipeline) error {
-	server := &http.Server{Addr: listen, Handler: p.Middleware(routes()),
+	server := &http.Server{Addr: listen, Handler: p.Middleware(newHandler()),
 		ReadHeaderTimeout: 5 * time.Second}
 	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -73,9 +73,9 @@ func serve(listen string, p *hotparam.Pipeline) error {
 	return <-ended
 }
 
-// routes returns a site of one page. It takes the id from the query alone, because the rule counts the query: FormValue
-// would prefer an id in the body of a POST.
-func routes() http.Handler {
+// newHandler returns a site of one page. It takes the id from the query alone, because the rule counts the query:
+// FormValue would prefer an id in the body of a POST.
+func newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /topic", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "all about topic %q\n", r.URL.Query().Get("id"))

@@ -33,7 +33,7 @@ func main() {
 		log.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", p.Middleware(routes()))
+	mux.Handle("/", p.Middleware(newHandler()))
 	server := &http.Server{Addr: "127.0.0.1:3000", Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	if token := os.Getenv("ADMIN_TOKEN"); token != "" { // the admin page takes any user name, and the token as password
 		page, err := admin.New(p, admin.Config{Token: token})
@@ -60,9 +60,9 @@ func main() {
 	}
 }
 
-// routes returns a site of one page. It takes the id from the query alone, because the rule counts the query: FormValue
-// would prefer an id in the body of a POST.
-func routes() http.Handler {
+// newHandler returns a site of one page. It takes the id from the query alone, because the rule counts the query:
+// FormValue would prefer an id in the body of a POST.
+func newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /topic", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "all about topic %q\n", r.URL.Query().Get("id"))

@@ -21,7 +21,7 @@ func TestBlockedTopicIsNotServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	site := p.Middleware(routes())
+	site := p.Middleware(newHandler())
 	for _, target := range []string{"/topic", "/topic?id=7", "/topic?id=star", "/%74opic?id=st%61r",
 		"/topic?id=star&id=7", "/topic/?id=star", "//topic?id=star", "/x/../topic?id=star"} {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut} {

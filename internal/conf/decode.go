@@ -14,16 +14,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// nothing is the node of a file without a document.
-var nothing = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
+// emptyNode is the node of a file without a document.
+var emptyNode = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
 
 // Decode reads a node, or nil for an empty file, into the struct that to points at. Errors are in the Value that it
 // returns. sections are further fields at the top that another package reads.
 func (s *Schema) Decode(file string, node *yaml.Node, to any, sections ...string) Value {
 	if node == nil {
-		node = nothing
+		node = emptyNode
 	}
-	v := s.top(file, to)
+	v := s.topValue(file, to)
 	v.node, v.report.sections = node, sections
 	v.decode(reflect.ValueOf(to).Elem(), "")
 	return v
@@ -32,26 +32,26 @@ func (s *Schema) Decode(file string, node *yaml.Node, to any, sections ...string
 // FromGo takes the struct that of points at as a configuration: every field that is not zero is set. The struct is not
 // changed; FromGo returns a copy, for Settle to complete.
 func FromGo[T any](s *Schema, name string, of *T) (Value, *T) {
-	v := s.top(name, of)
+	v := s.topValue(name, of)
 	v.report.inGo = true
 	c := s.clone(reflect.ValueOf(of).Elem())
-	v.mark(c)
+	v.markFields(c)
 	return v, c.Addr().Interface().(*T)
 }
 
-func (s *Schema) top(file string, of any) Value {
+func (s *Schema) topValue(file string, of any) Value {
 	return Value{typ: reflect.TypeOf(of).Elem(),
 		report: &report{schema: s, file: file, present: map[string]*yaml.Node{}}}
 }
 
-func (v Value) hooks(t reflect.Type) hooks { return v.report.schema.types[t] }
+func (v Value) hooksOf(t reflect.Type) hooks { return v.report.schema.types[t] }
 
 func (v Value) decode(to reflect.Value, tag reflect.StructTag) {
 	if v.node.Kind == yaml.AliasNode || v.node.Anchor != "" {
 		v.Fail("anchors and aliases are not supported; write the value out")
 		return
 	}
-	h := v.hooks(to.Type())
+	h := v.hooksOf(to.Type())
 	switch kind := to.Kind(); {
 	case h.read != nil:
 		h.read(v, to)
@@ -63,16 +63,16 @@ func (v Value) decode(to reflect.Value, tag reflect.StructTag) {
 	case kind == reflect.Struct && h.short != nil && v.node.Kind != yaml.MappingNode:
 		h.short(v, to)
 	case kind == reflect.Struct:
-		v.mapping(to)
+		v.decodeMapping(to)
 	case kind == reflect.Slice:
-		v.list(to, tag)
+		v.decodeList(to, tag)
 	default:
-		v.scalar(to, tag)
+		v.decodeScalar(to, tag)
 	}
 }
 
-// mapping reads the fields of a struct in file order. An empty value is a mapping without fields.
-func (v Value) mapping(to reflect.Value) {
+// decodeMapping reads the fields of a struct in file order. An empty value is a mapping without fields.
+func (v Value) decodeMapping(to reflect.Value) {
 	if v.isNull() {
 		return
 	}
@@ -95,7 +95,7 @@ func (v Value) mapping(to reflect.Value) {
 			at.failAlone("is set twice, first in line %d", line)
 		case k < 0 && v.path == "" && slices.Contains(v.report.sections, name):
 		case k < 0 || key.Kind != yaml.ScalarNode:
-			at.unknown(name, v, to.Type())
+			at.failUnknown(name, v, to.Type())
 		default:
 			at.node = v.node.Content[i+1]
 			v.report.present[at.path] = at.node
@@ -104,8 +104,8 @@ func (v Value) mapping(to reflect.Value) {
 	}
 }
 
-func (v Value) unknown(name string, in Value, of reflect.Type) {
-	if explain := v.hooks(of).unknown; explain != nil {
+func (v Value) failUnknown(name string, in Value, of reflect.Type) {
+	if explain := v.hooksOf(of).unknown; explain != nil {
 		if text := explain(name); text != "" {
 			v.Fail("%s", text)
 			return
@@ -122,8 +122,8 @@ func (v Value) unknown(name string, in Value, of reflect.Type) {
 	v.Fail("unknown field%s", Suggest(name, names))
 }
 
-// list reads each entry of a list. An empty value is a list without entries.
-func (v Value) list(to reflect.Value, tag reflect.StructTag) {
+// decodeList reads each entry of a list. An empty value is a list without entries.
+func (v Value) decodeList(to reflect.Value, tag reflect.StructTag) {
 	if v.isNull() {
 		return
 	}
@@ -142,26 +142,26 @@ func (v Value) list(to reflect.Value, tag reflect.StructTag) {
 	}
 }
 
-// mark records the fields of a Go value that are set: all that are not zero.
-func (v Value) mark(of reflect.Value) {
+// markFields records the fields of a Go value that are set: all that are not zero.
+func (v Value) markFields(of reflect.Value) {
 	switch of.Kind() {
 	case reflect.Pointer:
 		if !of.IsNil() {
-			v.mark(of.Elem())
+			v.markFields(of.Elem())
 		}
 	case reflect.Struct:
 		for _, f := range Fields(of.Type()) {
 			if x := f.Of(of); !x.IsZero() {
 				at := v.At(f.Name)
 				v.report.present[at.path] = nil
-				at.mark(x)
+				at.markFields(x)
 			}
 		}
 	case reflect.Slice:
 		for i := range of.Len() {
 			at := v.Entry(i)
 			v.report.present[at.path] = nil
-			at.mark(of.Index(i))
+			at.markFields(of.Index(i))
 		}
 	}
 }

@@ -28,11 +28,11 @@ func JSON(file string, data []byte) (*yaml.Node, error) {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			offset = max(0, int(syntax.Offset)-1) // of the byte after which it was noticed
 		}
-		n := r.at(offset)
+		n := r.nodeAt(offset)
 		return nil, &Error{File: file, Line: n.Line, Column: n.Column, Message: "is not JSON: " + err.Error()}
 	}
 	r.dec.UseNumber()
-	root := r.value(0)
+	root := r.readValue(0)
 	if r.deep != nil {
 		return nil, &Error{File: file, Line: r.deep.Line, Column: r.deep.Column,
 			Message: fmt.Sprintf("is nested deeper than %d", maxDepth)}
@@ -49,8 +49,8 @@ type jsonReader struct {
 	deep             *yaml.Node // the first value that is nested too deep
 }
 
-// at returns a node at an offset, which must not be before the last node.
-func (r *jsonReader) at(offset int) *yaml.Node {
+// nodeAt returns a node at an offset, which must not be before the last node.
+func (r *jsonReader) nodeAt(offset int) *yaml.Node {
 	offset = min(offset, len(r.data))
 	between := r.data[r.pos:offset]
 	if i := bytes.LastIndexByte(between, '\n'); i >= 0 {
@@ -60,10 +60,10 @@ func (r *jsonReader) at(offset int) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Line: r.line, Column: 1 + offset - r.start}
 }
 
-// value reads the next value. The name of a member is a value too: in a node they alternate.
-func (r *jsonReader) value(depth int) *yaml.Node {
+// readValue reads the next value. The name of a member is a value too: in a node they alternate.
+func (r *jsonReader) readValue(depth int) *yaml.Node {
 	offset := int(r.dec.InputOffset())
-	n := r.at(len(r.data) - len(bytes.TrimLeft(r.data[offset:], " \t\r\n,:")))
+	n := r.nodeAt(len(r.data) - len(bytes.TrimLeft(r.data[offset:], " \t\r\n,:")))
 	token, _ := r.dec.Token()
 	switch t := token.(type) {
 	case json.Delim:
@@ -75,11 +75,11 @@ func (r *jsonReader) value(depth int) *yaml.Node {
 			r.deep = n
 		}
 		for r.deep == nil && r.dec.More() {
-			n.Content = append(n.Content, r.value(depth))
+			n.Content = append(n.Content, r.readValue(depth))
 		}
 		_, _ = r.dec.Token() // the end
 	case json.Number:
-		n.Tag, n.Value = number(string(t))
+		n.Tag, n.Value = numberText(string(t))
 	case string:
 		n.Tag, n.Value, n.Style = "!!str", t, yaml.DoubleQuotedStyle
 	case bool:
@@ -90,9 +90,9 @@ func (r *jsonReader) value(depth int) *yaml.Node {
 	return n
 }
 
-// number returns the tag of a number, and its text without an exponent. A number that is too large for a float keeps
-// its text.
-func number(text string) (tag, plain string) {
+// numberText returns the tag of a number, and its text without an exponent. A number that is too large for a float
+// keeps its text.
+func numberText(text string) (tag, plain string) {
 	if !strings.ContainsAny(text, ".eE") {
 		return "!!int", text
 	}

@@ -33,7 +33,7 @@ func readServer(data string) (server, error) {
 	return s, v.Err()
 }
 
-func TestJSONIsReadAsYAMLIs(t *testing.T) {
+func TestJSON_DecodesLikeYAML(t *testing.T) {
 	t.Parallel()
 	const text = `{"name": "a\/b\u00e9\n", "wait": "10s", "share": 2.5e-1, "copies": 3, "mode": "off", "strict": true}`
 	got, err := readServer(strings.ReplaceAll(text, `\n`, ""))
@@ -47,7 +47,7 @@ func TestJSONIsReadAsYAMLIs(t *testing.T) {
 	}
 }
 
-func TestErrorsInJSONHaveLineAndColumn(t *testing.T) {
+func TestJSON_ErrorsHaveLineAndColumn(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)
 	for _, c := range []struct {
@@ -84,7 +84,7 @@ func TestErrorsInJSONHaveLineAndColumn(t *testing.T) {
 	}
 }
 
-func TestCheckNamesItsField(t *testing.T) {
+func TestValidate_NamesFieldOfError(t *testing.T) {
 	t.Parallel()
 	s := new(Schema)
 	Add(s, Of[server]{Check: func(v Value, x *server) {

@@ -113,7 +113,7 @@ func Suggest(got string, words []string) string {
 	best, least := "", 3
 	for _, w := range words {
 		// Two changed letters of three turn any word into any other.
-		if d := distance(got, w); d < least && 2*d <= len(w) {
+		if d := editDistance(got, w); d < least && 2*d <= len(w) {
 			best, least = w, d
 		}
 	}
@@ -123,9 +123,9 @@ func Suggest(got string, words []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// distance returns the number of letters to insert, delete or replace between two words (Levenshtein). Words whose
+// editDistance returns the number of letters to insert, delete or replace between two words (Levenshtein). Words whose
 // lengths differ too much are not compared.
-func distance(a, b string) int {
+func editDistance(a, b string) int {
 	if gap := len(a) - len(b); gap > 2 || gap < -2 || len(a) > 64 {
 		return 3
 	}

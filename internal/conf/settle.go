@@ -15,32 +15,32 @@ import (
 
 // Settle fills in the defaults of the struct that to points at and checks the fields that are set, parts before the
 // whole.
-func (v Value) Settle(to any) { v.settle(reflect.ValueOf(to).Elem(), "", true) }
+func (v Value) Settle(to any) { v.settleValue(reflect.ValueOf(to).Elem(), "", true) }
 
 // Default returns a struct with the defaults of its tags.
 func Default[T any](s *Schema) *T {
 	to := new(T)
-	s.top("", to).settle(reflect.ValueOf(to).Elem(), "", false)
+	s.topValue("", to).settleValue(reflect.ValueOf(to).Elem(), "", false)
 	return to
 }
 
-func (v Value) settle(of reflect.Value, tag reflect.StructTag, set bool) {
+func (v Value) settleValue(of reflect.Value, tag reflect.StructTag, set bool) {
 	if v.Broken() {
 		return // a value that is not a mapping does not lack fields
 	}
-	h := v.hooks(of.Type())
+	h := v.hooksOf(of.Type())
 	switch {
 	case h.read != nil:
 	case of.Kind() == reflect.Pointer:
 		if !of.IsNil() {
-			v.settle(of.Elem(), tag, set)
+			v.settleValue(of.Elem(), tag, set)
 		}
 		return
 	case of.Kind() == reflect.Struct:
 		v.settleFields(of, set)
 	case of.Kind() == reflect.Slice:
 		for i := range of.Len() {
-			v.Entry(i).settle(of.Index(i), tag, true)
+			v.Entry(i).settleValue(of.Index(i), tag, true)
 		}
 	}
 	if !set {
@@ -65,12 +65,12 @@ func (v Value) settleFields(of reflect.Value, set bool) {
 		} else if f.Tag.Get("required") == "true" && set && !has {
 			at.Fail("is missing")
 		}
-		at.settle(x, f.Tag, has)
+		at.settleValue(x, f.Tag, has)
 	}
 }
 
-// written returns a value as it is in the file, or as Go formats it.
-func (v Value) written(of reflect.Value) string {
+// writtenText returns a value as it is in the file, or as Go formats it.
+func (v Value) writtenText(of reflect.Value) string {
 	if v.report.schema.Secret {
 		return "the value"
 	}
@@ -86,25 +86,25 @@ func (v Value) checkTags(of reflect.Value, tag reflect.StructTag) {
 	form, hasForm := v.report.schema.Texts[tag.Get("as")]
 	switch {
 	case isTime:
-		least, most, step := span(low), span(high), max(1, span(tag.Get("step")))
-		if also := tag.Get("also"); bounded && (also == "" || v.written(of) != also) &&
+		least, most, step := parseSpan(low), parseSpan(high), max(1, parseSpan(tag.Get("step")))
+		if also := tag.Get("also"); bounded && (also == "" || v.writtenText(of) != also) &&
 			(d < least || d > most || d%step != 0) {
-			v.Fail("%s is not between %s and %s in steps of %s", v.written(of), least, most, step)
+			v.Fail("%s is not between %s and %s in steps of %s", v.writtenText(of), least, most, step)
 		}
 	case hasForm && v.InGo() && of.CanFloat() && form.Check != nil:
 		if err := form.Check(of.Float()); err != nil {
 			v.Fail("%s", err)
 		}
 	case of.CanInt() && bounded:
-		if least, most := whole(low), whole(high); of.Int() < least || of.Int() > most {
+		if least, most := parseInt(low), parseInt(high); of.Int() < least || of.Int() > most {
 			if hasForm {
-				v.Fail("%q is not between %d and %d %s", v.written(of), least, most, form.Unit)
+				v.Fail("%q is not between %d and %d %s", v.writtenText(of), least, most, form.Unit)
 				return
 			}
-			v.Fail("%s is not a whole number between %d and %d", v.written(of), least, most)
+			v.Fail("%s is not a whole number between %d and %d", v.writtenText(of), least, most)
 		}
 	case of.CanFloat() && bounded:
-		v.checkDecimal(of.Float(), v.written(of), tag)
+		v.checkDecimal(of.Float(), v.writtenText(of), tag)
 	case of.Kind() == reflect.String:
 		v.checkText(of.String(), tag)
 	}
@@ -112,21 +112,21 @@ func (v Value) checkTags(of reflect.Value, tag reflect.StructTag) {
 
 func (v Value) checkDecimal(f float64, text string, tag reflect.StructTag) {
 	low, high, _ := strings.Cut(tag.Get("in"), "..")
-	if least, most := decimal(low), decimal(high); !(f > least && f <= most) {
+	if least, most := parseFloat(low), parseFloat(high); !(f > least && f <= most) {
 		v.Fail("%s is not above %v and at most %.0f", text, least, most)
 		return
 	}
-	if low, high, ok := strings.Cut(tag.Get("within"), ".."); ok && (f < decimal(low) || f > decimal(high)) {
+	if low, high, ok := strings.Cut(tag.Get("within"), ".."); ok && (f < parseFloat(low) || f > parseFloat(high)) {
 		v.Fail("%s is not between %s and %s", text, low, high)
 	}
 }
 
 func (v Value) checkText(s string, tag reflect.StructTag) {
 	form := v.report.schema.Forms[tag.Get("form")]
-	switch words := v.words(tag); {
+	switch words := v.wordsOf(tag); {
 	case words != nil:
 		if !slices.Contains(words, s) {
-			v.Fail("%s", v.noWord(s, words))
+			v.Fail("%s", v.noWordText(s, words))
 		}
 	case s == "" || hasControl(s):
 		v.Fail("is empty or has control characters")
@@ -135,8 +135,8 @@ func (v Value) checkText(s string, tag reflect.StructTag) {
 	}
 }
 
-// words returns the words of a tag, or nil without the tag.
-func (v Value) words(tag reflect.StructTag) []string {
+// wordsOf returns the words of a tag, or nil without the tag.
+func (v Value) wordsOf(tag reflect.StructTag) []string {
 	words := tag.Get("words")
 	if words == "" {
 		return nil
@@ -147,7 +147,7 @@ func (v Value) words(tag reflect.StructTag) []string {
 	return strings.Split(words, ",")
 }
 
-func (v Value) noWord(s string, words []string) string {
+func (v Value) noWordText(s string, words []string) string {
 	return fmt.Sprintf("%s is not one of %s%s", v.quote(s), strings.Join(words, ", "), Suggest(s, words))
 }
 
@@ -155,22 +155,22 @@ func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-func span(text string) time.Duration { d, _ := time.ParseDuration(text); return d }
+func parseSpan(text string) time.Duration { d, _ := time.ParseDuration(text); return d }
 
-func whole(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
+func parseInt(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
 
-func decimal(text string) float64 { f, _ := strconv.ParseFloat(text, 64); return f }
+func parseFloat(text string) float64 { f, _ := strconv.ParseFloat(text, 64); return f }
 
-// scalar reads a scalar into a value of a basic type.
-func (v Value) scalar(to reflect.Value, tag reflect.StructTag) {
-	if words := v.words(tag); tag.Get("true") != "" && v.node.ShortTag() == "!!bool" {
+// decodeScalar reads a scalar into a value of a basic type.
+func (v Value) decodeScalar(to reflect.Value, tag reflect.StructTag) {
+	if words := v.wordsOf(tag); tag.Get("true") != "" && v.node.ShortTag() == "!!bool" {
 		to.SetString(words[0])
 		if strings.EqualFold(v.node.Value, "true") {
 			to.SetString(tag.Get("true"))
 		}
 		return
 	}
-	what, tags := v.wanted(to.Type(), tag)
+	what, tags := v.wantedForm(to.Type(), tag)
 	if text, ok := v.Scalar(what, tags...); ok {
 		if err := v.setText(to, text, tag); err != nil {
 			v.Fail("%s", err)
@@ -178,12 +178,12 @@ func (v Value) scalar(to reflect.Value, tag reflect.StructTag) {
 	}
 }
 
-// wanted returns the description of the values of a type, and the YAML tags that they may have.
-func (v Value) wanted(t reflect.Type, tag reflect.StructTag) (what string, tags []string) {
+// wantedForm returns the description of the values of a type, and the YAML tags that they may have.
+func (v Value) wantedForm(t reflect.Type, tag reflect.StructTag) (what string, tags []string) {
 	form, hasForm := v.report.schema.Texts[tag.Get("as")]
 	switch {
 	case tag.Get("words") != "":
-		return "one of " + strings.Join(v.words(tag), ", "), []string{"!!str"}
+		return "one of " + strings.Join(v.wordsOf(tag), ", "), []string{"!!str"}
 	case hasForm:
 		return form.What, []string{"!!int", "!!float", "!!str"}
 	case t == reflect.TypeFor[time.Duration]():
@@ -200,8 +200,8 @@ func (v Value) wanted(t reflect.Type, tag reflect.StructTag) (what string, tags 
 
 // setText sets a value from the text of a scalar, of a file or of a default.
 func (v Value) setText(to reflect.Value, s string, tag reflect.StructTag) error {
-	if words := v.words(tag); words != nil {
-		return v.setWord(to, s, words, int(whole(tag.Get("from"))))
+	if words := v.wordsOf(tag); words != nil {
+		return v.setWord(to, s, words, int(parseInt(tag.Get("from"))))
 	}
 	if form, ok := v.report.schema.Texts[tag.Get("as")]; ok {
 		n, err := form.Parse(s)
@@ -245,7 +245,7 @@ func (v Value) setWord(to reflect.Value, s string, words []string, first int) er
 	at := slices.Index(words, s)
 	switch {
 	case at < 0:
-		return errors.New(v.noWord(s, words))
+		return errors.New(v.noWordText(s, words))
 	case to.Kind() == reflect.Bool:
 		to.SetBool(at == 1)
 	case to.CanInt():

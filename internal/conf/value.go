@@ -36,17 +36,17 @@ func (v Value) At(name string) Value {
 			break
 		}
 	}
-	return v.part(strings.TrimPrefix(v.path+"."+name, "."))
+	return v.partAt(strings.TrimPrefix(v.path+"."+name, "."))
 }
 
 func (v Value) Entry(i int) Value {
 	if v.typ != nil {
 		v.typ = v.typ.Elem()
 	}
-	return v.part(v.path + "[" + strconv.Itoa(i) + "]")
+	return v.partAt(v.path + "[" + strconv.Itoa(i) + "]")
 }
 
-func (v Value) part(path string) Value {
+func (v Value) partAt(path string) Value {
 	v.path = path
 	if n := v.report.present[path]; n != nil {
 		v.node = n
@@ -130,7 +130,7 @@ func (v Value) Text() (string, bool) { return v.Scalar("a string (quote it)", "!
 func (v Value) Word(words ...string) string {
 	s, ok := v.Scalar("one of "+strings.Join(words, ", "), "!!str")
 	if ok && !slices.Contains(words, s) {
-		v.Fail("%s", v.noWord(s, words))
+		v.Fail("%s", v.noWordText(s, words))
 		return ""
 	}
 	return s

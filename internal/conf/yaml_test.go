@@ -19,7 +19,7 @@ func readYAML(s *Schema, text string) (server, error) {
 	return got, v.Err()
 }
 
-func TestYAML(t *testing.T) {
+func TestDecode_ReadsYAML(t *testing.T) {
 	t.Parallel()
 	got, err := readYAML(new(Schema), "# ours\nname: a\nstrict: yes\nshare: 1\nservers:\n- {name: b, wait: 7s}\n- name: c\n")
 	if err == nil || !strings.Contains(err.Error(), "f.yaml:3: strict: must be true or false") {
@@ -37,7 +37,7 @@ func TestYAML(t *testing.T) {
 }
 
 // One mistake has one error, with the line and the path of the field that is wrong.
-func TestErrorsInYAMLHaveLineAndPath(t *testing.T) {
+func TestDecode_ErrorsHaveLineAndPath(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"name: a\nservers:\n- name: b\n  copies: 0": "f.yaml:4: servers[0].copies: 0 is not a whole number between 1 and 9",
@@ -72,7 +72,7 @@ func TestErrorsInYAMLHaveLineAndPath(t *testing.T) {
 	}
 }
 
-func TestSeveralErrorsAreReportedByLine(t *testing.T) {
+func TestErr_SortsErrorsByLine(t *testing.T) {
 	t.Parallel()
 	_, err := readYAML(new(Schema), "servers:\n- copies: 10\n- {nam: b}\nmode: up\n")
 	const want = `f.yaml:1: name: is missing
@@ -99,7 +99,7 @@ f.yaml:4: mode: "up" is not one of on, off`
 }
 
 // No message of a secret schema has a value.
-func TestSecretValuesAreNotShown(t *testing.T) {
+func TestSchema_HidesSecretValues(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"s3cret", "name: a\nwait: s3cret", "name: a\nwait: 99h", "name: a\nmode: s3cret",
 		"name: a\ncopies: s3cret", "name: a\nshare: s3cret", "name: a\nstrict: s3cret", "name: a\nservers: [s3cret]",

@@ -41,11 +41,11 @@ func (s *Standstill) Beat() {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.notice(now)
+	s.detectGap(now)
 	s.last = now
 }
 
-func (s *Standstill) notice(now time.Time) {
+func (s *Standstill) detectGap(now time.Time) {
 	if !s.last.IsZero() && now.Sub(s.last) > noticedFrom {
 		s.until = now.Add(settle)
 	}
@@ -60,6 +60,6 @@ func (s *Standstill) Recent() bool {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.notice(now)
+	s.detectGap(now)
 	return now.Before(s.until)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestFor(t *testing.T) {
+func TestFor_WaitsUntilTimeOrContextEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -28,7 +28,7 @@ func TestFor(t *testing.T) {
 
 var errTooLong = errors.New("too long")
 
-func TestWithin(t *testing.T) {
+func TestWithin_RejectsWaitsBeyondContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -54,7 +54,7 @@ func TestWithin(t *testing.T) {
 	})
 }
 
-func TestEvery(t *testing.T) {
+func TestEvery_CallsAtEachInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

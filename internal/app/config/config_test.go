@@ -22,7 +22,7 @@ func write(t *testing.T, text string) string {
 
 // A setting comes from its flag, or else the environment, the file, or its default. The test sets the environment, so
 // it does not run in parallel.
-func TestWhereASettingComesFrom(t *testing.T) {
+func TestParse_PrefersFlagThenEnvironmentThenFile(t *testing.T) {
 	path := write(t, "redis: {addr: ['file:1', 'file:2'], timeout: 3s, db: 4, tls: true}\nlog: {level: debug}\n")
 	t.Setenv("HOTPARAM_REDIS_DB", "5")
 	t.Setenv("HOTPARAM_CONFIG", path)
@@ -51,7 +51,7 @@ func TestWhereASettingComesFrom(t *testing.T) {
 	}
 }
 
-func TestErrorsNameFileLineAndField(t *testing.T) {
+func TestParse_ErrorsNameFileLineAndField(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ text, want string }{
 		{"redis: {addr: a}\ntally:\n  flush: soon\n", ":3: tally.flush: "},
@@ -79,7 +79,7 @@ func TestErrorsNameFileLineAndField(t *testing.T) {
 	}
 }
 
-func TestOneFileServesAllPrograms(t *testing.T) {
+func TestParse_ReadsOneFileForAllPrograms(t *testing.T) {
 	t.Parallel()
 	path := write(
 		t,
@@ -100,7 +100,7 @@ func TestOneFileServesAllPrograms(t *testing.T) {
 }
 
 // No setting accepts a value below 0. A stop with a negative timeout would lose the counts that the program holds.
-func TestNoSettingIsBelowZero(t *testing.T) {
+func TestParse_RejectsSettingsBelowZero(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		args []string
@@ -126,7 +126,7 @@ func TestNoSettingIsBelowZero(t *testing.T) {
 	}
 }
 
-func TestExitCodes(t *testing.T) {
+func TestFail_ReturnsExitCode(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	if code := Fail(&out, "x", nil); code != 0 || out.String() != "" {
@@ -156,7 +156,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 // Targets have commas of their own; a list in the file and a flag mean the same.
-func TestTargetsOfGraphite(t *testing.T) {
+func TestGraphiteTargets_KeepTheirCommas(t *testing.T) {
 	t.Parallel()
 	want := Targets{"maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold})", "c.{x,y}.d"}
 	for _, tt := range []struct {
@@ -197,7 +197,7 @@ func TestTargetsOfGraphite(t *testing.T) {
 	}
 }
 
-func TestRedact(t *testing.T) {
+func TestRedact_HidesUserAndPassword(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`dial redis://ann:p@ss, word"@h:1/0: rejected`: `dial redis://***@h:1/0: rejected`,
@@ -211,7 +211,7 @@ func TestRedact(t *testing.T) {
 }
 
 // Rules of a central store hash by the secret of the program, as the rules of its file do.
-func TestStoredRulesHashByTheSecretOfTheProgram(t *testing.T) {
+func TestStoredRules_HashBySecretOfProgram(t *testing.T) {
 	t.Parallel()
 	const text = "redact: {token: hash}\nrules: [{name: login, match: {path: /login}, params: [token], hot: {rate: 20}}]\n"
 	for secret, ok := range map[string]bool{"s3cret-of-the-test": true, "": false} {
@@ -238,7 +238,7 @@ func TestStoredRulesHashByTheSecretOfTheProgram(t *testing.T) {
 	}
 }
 
-func TestVariablesThatAreNoSettings(t *testing.T) {
+func TestUnknownVariables_WarnsOfMisspelledSettings(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{
 		"HOTPARAM_REDIS_ADDR=x": "", "HOTPARAM_CONFIG=x": "", "HOTPARAM_ADMIN_TOKEN=x": "", "HOTPARAM_LEARN_OUT=x": "", "PATH=x": "",

@@ -119,7 +119,7 @@ func settings(t *testing.T) []*setting {
 		cli  any
 	}{{"collector", &Collector{}}, {"aggregator", &Aggregator{}}, {"limiter-sidecar", &Sidecar{}}, {"serve", &Serve{}},
 		{"doctor", &Doctor{}}} {
-		k, err := kong.New(p.cli, vars(DefaultAdmin(p.name)), kong.DefaultEnvars("HOTPARAM"))
+		k, err := kong.New(p.cli, tagVariables(DefaultAdmin(p.name)), kong.DefaultEnvars("HOTPARAM"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,9 +154,9 @@ func defaultText(f *kong.Flag) string {
 }
 
 // The library leaves the same sections of a file alone as the programs do.
-func TestProgramSectionsAreAll(t *testing.T) {
+func TestProgramSections_EqualThoseOfRules(t *testing.T) {
 	t.Parallel()
-	if got := sections(); !slices.Equal(got, rules.ProgramSections) {
+	if got := programSections(); !slices.Equal(got, rules.ProgramSections) {
 		t.Errorf("rules.ProgramSections: %q, the programs have %q", rules.ProgramSections, got)
 	}
 }

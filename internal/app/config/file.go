@@ -49,7 +49,7 @@ func (f *file) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, e
 		f.load(configPath(ctx))
 	}
 	node, ok := f.values[flag.Name]
-	if !ok || envSet(flag) {
+	if !ok || isEnvSet(flag) {
 		return nil, nil
 	}
 	return textOf(flag, node)
@@ -66,7 +66,7 @@ func configPath(ctx *kong.Context) string {
 	return ""
 }
 
-func envSet(flag *kong.Flag) bool {
+func isEnvSet(flag *kong.Flag) bool {
 	return slices.ContainsFunc(flag.Envs, func(name string) bool {
 		_, ok := os.LookupEnv(name)
 		return ok
@@ -83,14 +83,14 @@ func (f *file) load(path string) {
 		f.errs = append(f.errs, fmt.Errorf("config: %w", err))
 		return
 	}
-	f.take(path, data)
+	f.setData(path, data)
 }
 
-func (f *file) take(path string, data []byte) {
+func (f *file) setData(path string, data []byte) {
 	f.path, f.data = path, data
 	// Package rules reports text that is not YAML: it reads the same bytes and names the line of the error.
 	if top := topLevel(data); top != nil {
-		f.settings(top)
+		f.readSettings(top)
 	}
 }
 
@@ -104,7 +104,7 @@ func topLevel(data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-func (f *file) settings(top *yaml.Node) {
+func (f *file) readSettings(top *yaml.Node) {
 	f.values = map[string]*yaml.Node{}
 	read := map[string]bool{}
 	for i := 0; i+1 < len(top.Content); i += 2 {
@@ -121,12 +121,12 @@ func (f *file) settings(top *yaml.Node) {
 			continue
 		}
 		for j := 0; j+1 < len(body.Content); j += 2 {
-			f.setting(section.Value+"."+body.Content[j].Value, body.Content[j].Line, body.Content[j+1])
+			f.readSetting(section.Value+"."+body.Content[j].Value, body.Content[j].Line, body.Content[j+1])
 		}
 	}
 }
 
-func (f *file) setting(name string, line int, value *yaml.Node) {
+func (f *file) readSetting(name string, line int, value *yaml.Node) {
 	known := knownFlags()
 	if known[name] == nil {
 		f.fail(line, name, fmt.Errorf("unknown setting%s", conf.Suggest(name, slices.Sorted(maps.Keys(known)))))
@@ -137,7 +137,7 @@ func (f *file) setting(name string, line int, value *yaml.Node) {
 		return
 	}
 	f.values[name] = value
-	if err := check(known[name], value); err != nil {
+	if err := checkFlag(known[name], value); err != nil {
 		f.fail(line, name, err)
 	}
 }
@@ -146,8 +146,8 @@ func (f *file) fail(line int, name string, err error) {
 	f.errs = append(f.errs, fmt.Errorf("%s:%d: %s: %w", f.path, line, name, err))
 }
 
-// check parses a value as its flag would, and discards the result.
-func check(flag *kong.Flag, n *yaml.Node) error {
+// checkFlag parses a value as its flag would, and discards the result.
+func checkFlag(flag *kong.Flag, n *yaml.Node) error {
 	v, err := textOf(flag, n)
 	if err != nil {
 		return err
@@ -163,9 +163,9 @@ func check(flag *kong.Flag, n *yaml.Node) error {
 	return checkValue(flag, scratch)
 }
 
-// names are the settings that name a process, with the check of their names. Redis would reject the reports of a
-// limiter, or the hot set of an aggregator, whose name is invalid.
-var names = map[string]func(string) bool{
+// processNameChecks holds the check of the value of each setting that names a process. Redis would reject the reports
+// of a limiter, or the hot set of an aggregator, whose name is invalid.
+var processNameChecks = map[string]func(string) bool{
 	"gate.instance": conf.ValidID, "aggregator.id": conf.ValidID, "kafka.instance": conf.ValidInstance,
 }
 
@@ -175,7 +175,7 @@ func checkValue(flag *kong.Flag, value reflect.Value) error {
 	if value.CanInt() && value.Int() < 0 || value.CanFloat() && value.Float() < 0 {
 		return fmt.Errorf("%v is below 0; the default is %s", value.Interface(), flag.Default)
 	}
-	if valid := names[flag.Name]; valid != nil && value.String() != "" && !valid(value.String()) {
+	if valid := processNameChecks[flag.Name]; valid != nil && value.String() != "" && !valid(value.String()) {
 		return fmt.Errorf("%.200q cannot name a process; write up to 128 of a-z A-Z 0-9 . _ -, without spaces, "+
 			"such as news-1", value.String())
 	}
@@ -199,7 +199,7 @@ func flagText(n *yaml.Node) (string, error) {
 		}
 		return n.Value, nil
 	case yaml.SequenceNode:
-		parts, err := items(n)
+		parts, err := listItems(n)
 		return kong.JoinEscaped(parts, ','), err
 	case yaml.MappingNode:
 		var parts []string
@@ -223,11 +223,11 @@ func entryText(n *yaml.Node) (string, error) {
 		}
 		return n.Value, nil
 	}
-	parts, err := items(n)
+	parts, err := listItems(n)
 	return strings.Join(parts, ","), err
 }
 
-func items(n *yaml.Node) ([]string, error) {
+func listItems(n *yaml.Node) ([]string, error) {
 	parts := make([]string, len(n.Content))
 	for i, c := range n.Content {
 		if c.Kind != yaml.ScalarNode {
@@ -238,9 +238,9 @@ func items(n *yaml.Node) ([]string, error) {
 	return parts, nil
 }
 
-// err returns all errors of the file if a setting is wrong. The rules are checked too, so that a person can correct all
-// errors at once.
-func (f *file) err() error {
+// allErrors returns all errors of the file if a setting is wrong. The rules are checked too, so that a person can
+// correct all errors at once.
+func (f *file) allErrors() error {
 	if len(f.errs) == 0 {
 		return nil
 	}
@@ -263,6 +263,6 @@ func (f *file) rulesOf(toRun *rules.Remedies) (*rules.Set, error) {
 	if f.path == "" {
 		return rules.Default(), nil
 	}
-	o.Sections = sections()
+	o.Sections = programSections()
 	return rules.ParseWith(f.path, f.data, o)
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// surface holds the dotted settings of all programs by name.
-type surface struct {
+// settingIndex holds the dotted settings of all programs by name.
+type settingIndex struct {
 	flags    map[string]*kong.Flag
 	programs map[string][]string // the programs that have the setting, as commands of hotparam
 }
 
 // allSettings returns the dotted settings of all programs.
-var allSettings = sync.OnceValue(func() surface {
-	s := surface{map[string]*kong.Flag{}, map[string][]string{}}
+var allSettings = sync.OnceValue(func() settingIndex {
+	s := settingIndex{map[string]*kong.Flag{}, map[string][]string{}}
 	for program, cli := range map[string]any{"collector": &Collector{}, "aggregator": &Aggregator{},
 		"limiter-sidecar": &Sidecar{}, "serve": &Serve{}, "doctor": &Doctor{}} {
-		k, err := kong.New(cli, vars(""))
+		k, err := kong.New(cli, tagVariables(""))
 		if err != nil {
 			panic("config: a program's settings do not build: " + err.Error()) // a mistake here, which every test finds
 		}
@@ -41,8 +41,8 @@ var allSettings = sync.OnceValue(func() surface {
 // knownFlags returns the settings that are allowed in a file.
 func knownFlags() map[string]*kong.Flag { return allSettings().flags }
 
-// sections returns the top-level names of the file that belong to programs.
-func sections() (out []string) {
+// programSections returns the top-level names of the file that belong to programs.
+func programSections() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(knownFlags())) {
 		section, _, _ := strings.Cut(name, ".")
 		out = append(out, section)
@@ -50,10 +50,11 @@ func sections() (out []string) {
 	return slices.Compact(out)
 }
 
-func isSection(name string) bool { return slices.Contains(sections(), name) }
+func isSection(name string) bool { return slices.Contains(programSections(), name) }
 
-// elsewhere returns the error about a setting of other programs on the command line, or nil if err has another cause.
-func (p *Parser) elsewhere(args []string, err error) error {
+// foreignSettingError returns the error about a setting of other programs on the command line, or nil if err has
+// another cause.
+func (p *Parser) foreignSettingError(args []string, err error) error {
 	wrong := new(kong.ParseError)
 	if !errors.As(err, &wrong) {
 		return nil
@@ -71,12 +72,13 @@ func (p *Parser) elsewhere(args []string, err error) error {
 	return nil
 }
 
-// needServer are the settings of serve that need gRPC or a client of a server. A name that ends in a dot is a section.
-var needServer = []string{"rules", "redis.", "etcd.", "envoy."}
+// serverSettings are the settings of serve that need gRPC or a client of a server. A name that ends in a dot is a
+// section.
+var serverSettings = []string{"rules", "redis.", "etcd.", "envoy."}
 
 func needsServer(name string) bool {
 	section, _, dotted := strings.Cut(name, ".")
-	return slices.Contains(needServer, name) || dotted && slices.Contains(needServer, section+".")
+	return slices.Contains(serverSettings, name) || dotted && slices.Contains(serverSettings, section+".")
 }
 
 // Option changes how [Build] makes a parser.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestWebhooksFromTheFile(t *testing.T) {
+func TestWebhooks_AreReadFromFile(t *testing.T) {
 	t.Parallel()
 	path := write(t, `notifications:
   webhooks:
@@ -32,7 +32,7 @@ func TestWebhooksFromTheFile(t *testing.T) {
 }
 
 // An error names the line and the field, and does not repeat a value that may be secret.
-func TestWebhookMistakes(t *testing.T) {
+func TestWebhooks_ErrorsNameLineAndField(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"[{name: ops, url: http://x/s3cret, fromat: json}]":      `[0].fromat: unknown field; did you mean "format"?`,

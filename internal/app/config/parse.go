@@ -37,7 +37,7 @@ func Build(cli any, name, description string, options ...Option) (*Parser, error
 	opts := append([]Option{
 		kong.Name(name),
 		kong.Description(description),
-		kong.PostBuild(onlySettings),
+		kong.PostBuild(removeOtherVariables),
 		kong.DefaultEnvars("HOTPARAM"),
 		kong.Resolvers(f),
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100}),
@@ -45,21 +45,21 @@ func Build(cli any, name, description string, options ...Option) (*Parser, error
 		kong.Help(p.printHelp),
 		kong.ExplicitGroups(groups),
 		kong.UsageOnError(),
-		vars(DefaultAdmin(name)),
+		tagVariables(DefaultAdmin(name)),
 	}, options...)
 	k, err := kong.New(cli, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("config: %s: %w", name, err)
 	}
 	p.Kong = k
-	p.again = func() (*Parser, error) {
+	p.buildAgain = func() (*Parser, error) {
 		return Build(reflect.New(reflect.TypeOf(cli).Elem()).Interface(), name, description, options...)
 	}
 	return p, nil
 }
 
-// vars returns the variables that tags of settings use in ${}.
-func vars(admin string) kong.Vars {
+// tagVariables returns the variables that tags of settings use in ${}.
+func tagVariables(admin string) kong.Vars {
 	return kong.Vars{"admin_listen": admin, "log_formats": strings.Join(accesslog.Names(), ",")}
 }
 
@@ -68,10 +68,10 @@ var shortSettings = []string{
 	"config", "rules", "upstream", "listen", "learn", "learn-out", "admin", "admin-ca", "author",
 }
 
-// onlySettings removes the environment variables of flags that are not settings. Such flags are meant for one command:
-// a variable such as HOTPARAM_FOR would set the life of an override in one command and the length of a trace in the
-// next.
-func onlySettings(k *kong.Kong) error {
+// removeOtherVariables removes the environment variables of flags that are not settings. Such flags are meant for one
+// command: a variable such as HOTPARAM_FOR would set the life of an override in one command and the length of a trace
+// in the next.
+func removeOtherVariables(k *kong.Kong) error {
 	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		if flag, ok := node.(*kong.Flag); ok && len(flag.Envs) == 0 && !strings.Contains(flag.Name, ".") &&
 			!slices.Contains(shortSettings, flag.Name) {
@@ -103,8 +103,8 @@ type Parser struct {
 	command string
 	// helpAll is true if the help is to show every setting.
 	helpAll bool
-	// again builds the same parser with empty settings.
-	again func() (*Parser, error)
+	// buildAgain builds the same parser with empty settings.
+	buildAgain func() (*Parser, error)
 }
 
 // Parse reads flags, environment and file. All errors in the file are reported before any other error, because a wrong
@@ -113,28 +113,29 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	args, p.helpAll = takeHelpAll(args)
 	ctx, err := p.Kong.Parse(args)
 	p.command = commandPath(ctx, err)
-	if fileErr := p.file.err(); fileErr != nil {
+	if fileErr := p.file.allErrors(); fileErr != nil {
 		return nil, WrongFile{Err: fileErr}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUsage, cmp.Or(p.elsewhere(args, err), err))
+		return nil, fmt.Errorf("%w: %w", ErrUsage, cmp.Or(p.foreignSettingError(args, err), err))
 	}
 	p.args, p.settings = args, map[string]any{}
 	for _, flag := range ctx.Flags() {
-		openToAll(flag)
+		replaceAnyHost(flag)
 		p.settings[flag.Name] = flag.Target.Interface()
 		if err := checkValue(flag, flag.Target); err != nil && strings.Contains(flag.Name, ".") {
 			return nil, Usage("--%s: %w", flag.Name, err)
 		}
 	}
-	if p.file.secret, err = p.secret(); err != nil {
+	if p.file.secret, err = p.readSecret(); err != nil {
 		err = WrongFile{Err: err}
 	}
 	return ctx, err
 }
 
-// openToAll converts an address to listen on to the form of Go: *:8080, as nginx and HAProxy write it, becomes :8080.
-func openToAll(flag *kong.Flag) {
+// replaceAnyHost converts an address to listen on to the form of Go: *:8080, as nginx and HAProxy write it, becomes
+// :8080.
+func replaceAnyHost(flag *kong.Flag) {
 	if !strings.HasSuffix(flag.Name, "listen") && flag.Name != "accesslog.syslog" {
 		return
 	}
@@ -163,8 +164,8 @@ func commandPath(ctx *kong.Context, err error) string {
 	return ctx.Selected().FullPath()
 }
 
-// secret returns the key of the hashes of redacted values. It is empty if the settings have no key.
-func (p *Parser) secret() ([]byte, error) {
+// readSecret returns the key of the hashes of redacted values. It is empty if the settings have no key.
+func (p *Parser) readSecret() ([]byte, error) {
 	text, _ := p.settings["privacy.secret"].(string)
 	if path, _ := p.settings["privacy.secret_file"].(string); path != "" {
 		if text != "" {
@@ -239,7 +240,7 @@ func unknownVariables(environment []string) (warnings []string) {
 // ServeDefaults returns the default settings of serve, for programs that contain it.
 func ServeDefaults() Serve {
 	var s Serve
-	k, err := kong.New(&s, vars(DefaultAdmin("")))
+	k, err := kong.New(&s, tagVariables(DefaultAdmin("")))
 	if err == nil {
 		_, err = k.Parse(nil)
 	}

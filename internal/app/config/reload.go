@@ -21,12 +21,12 @@ func (p *Parser) Data() []byte { return p.file.data }
 
 // With parses the same command line as if the file held data.
 func (p *Parser) With(data []byte) (*Parser, error) {
-	next, err := p.again()
+	next, err := p.buildAgain()
 	if err != nil {
 		return nil, err
 	}
 	next.file.loaded, next.file.stored = true, p.file.stored
-	next.file.take(p.file.path, data)
+	next.file.setData(p.file.path, data)
 	_, err = next.Parse(p.args)
 	return next, err
 }
@@ -81,13 +81,13 @@ func (p *Parser) Removed(next *Parser) []string {
 		if section == "namespace" && next.file.stored != nil {
 			continue // without it the program's namespace is in force
 		}
-		out = removed(out, section, field(before, section), field(after, section))
+		out = appendRemoved(out, section, findField(before, section), findField(after, section))
 	}
 	return out
 }
 
-// removed appends the paths of the parts of before that after lacks. A field without a value counts as missing.
-func removed(out []string, path string, before, after *yaml.Node) []string {
+// appendRemoved appends the paths of the parts of before that after lacks. A field without a value counts as missing.
+func appendRemoved(out []string, path string, before, after *yaml.Node) []string {
 	if isNothing(before) {
 		return out
 	}
@@ -98,12 +98,12 @@ func removed(out []string, path string, before, after *yaml.Node) []string {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(before.Content); i += 2 {
 			name := before.Content[i].Value
-			out = removed(out, path+"."+name, before.Content[i+1], field(after, name))
+			out = appendRemoved(out, path+"."+name, before.Content[i+1], findField(after, name))
 		}
 	case yaml.SequenceNode:
-		had, has := entries(before), entries(after)
+		had, has := namedEntries(before), namedEntries(after)
 		for _, e := range slices.Sorted(maps.Keys(had)) {
-			out = removed(out, path+"["+e+"]", had[e], has[e])
+			out = appendRemoved(out, path+"["+e+"]", had[e], has[e])
 		}
 	}
 	return out
@@ -111,8 +111,8 @@ func removed(out []string, path string, before, after *yaml.Node) []string {
 
 func isNothing(n *yaml.Node) bool { return n == nil || n.ShortTag() == "!!null" }
 
-// field returns the value of a field of a mapping, or nil if there is no such field.
-func field(n *yaml.Node, name string) *yaml.Node {
+// findField returns the value of a field of a mapping, or nil if there is no such field.
+func findField(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
 	}
@@ -124,9 +124,9 @@ func field(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// entries returns the entries of a list by the name that a person would use: their id, name, key or target, with the
-// beginning of their schedule, or the value itself. A second entry with the same name is "name #2".
-func entries(n *yaml.Node) map[string]*yaml.Node {
+// namedEntries returns the entries of a list by the name that a person would use: their id, name, key or target, with
+// the beginning of their schedule, or the value itself. A second entry with the same name is "name #2".
+func namedEntries(n *yaml.Node) map[string]*yaml.Node {
 	out := map[string]*yaml.Node{}
 	if n == nil || n.Kind != yaml.SequenceNode {
 		return out
@@ -134,11 +134,11 @@ func entries(n *yaml.Node) map[string]*yaml.Node {
 	for _, e := range n.Content {
 		base := e.Value
 		for _, called := range []string{"id", "name", "key", "resource", "client", "cidr", "class"} {
-			if f := field(e, called); f != nil && base == "" {
+			if f := findField(e, called); f != nil && base == "" {
 				base = f.Value
 			}
 		}
-		if from := field(field(e, "schedule"), "from"); from != nil {
+		if from := findField(findField(e, "schedule"), "from"); from != nil {
 			base += " from " + from.Value
 		}
 		name := base
@@ -176,7 +176,7 @@ func (p *Parser) RulesFrom() string {
 	return name
 }
 
-func (p *Parser) HasRules() bool { return field(p.file.ruleTop(), "rules") != nil }
+func (p *Parser) HasRules() bool { return findField(p.file.ruleTop(), "rules") != nil }
 
 // ruleText returns the source of the rules, and their text.
 func (f *file) ruleText() (name string, text []byte) {
@@ -195,21 +195,21 @@ func (f *file) ruleTop() *yaml.Node {
 // parse reads the rules. Rules without a namespace get the namespace of the program's file.
 func (s *storedRules) parse(file []byte, o rules.Options) (*rules.Set, error) {
 	top := topLevel(s.text)
-	if err := s.onlyRules(top); err != nil {
+	if err := s.checkOnlyRules(top); err != nil {
 		return nil, err
 	}
 	set, err := rules.ParseWith(s.name, s.text, o)
 	if err != nil {
 		return nil, err
 	}
-	if ns := field(topLevel(file), "namespace"); ns != nil && field(top, "namespace") == nil {
+	if ns := findField(topLevel(file), "namespace"); ns != nil && findField(top, "namespace") == nil {
 		set.Namespace = ns.Value
 	}
 	return set, nil
 }
 
-// onlyRules rejects settings of programs, because they would have no effect and may be secret.
-func (s *storedRules) onlyRules(top *yaml.Node) error {
+// checkOnlyRules rejects settings of programs, because they would have no effect and may be secret.
+func (s *storedRules) checkOnlyRules(top *yaml.Node) error {
 	if top == nil {
 		return nil // rules.Parse reports the mistake
 	}

@@ -46,7 +46,7 @@ overrides:
 `
 
 // Removed names the removed parts, so that a person who removed one by mistake can restore it.
-func TestRemoved(t *testing.T) {
+func TestRemoved_NamesRemovedParts(t *testing.T) {
 	t.Parallel()
 	after := before
 	for _, cut := range []string{
@@ -94,7 +94,7 @@ func TestRemoved(t *testing.T) {
 }
 
 // The removal of a section that the rules depend on is reported.
-func TestRemovedSections(t *testing.T) {
+func TestRemoved_NamesRemovedSections(t *testing.T) {
 	t.Parallel()
 	rule := "rules: [{name: a, params: [id], hot: {rate: 5}}]\n"
 	for section, text := range map[string]string{
@@ -115,7 +115,7 @@ func TestRemovedSections(t *testing.T) {
 }
 
 // The test sets the environment, so it does not run in parallel.
-func TestWhatNeedsARestart(t *testing.T) {
+func TestNeedRestart_ListsChangedSettings(t *testing.T) {
 	t.Setenv("HOTPARAM_REDIS_DB", "5")
 	file := "rules: [{name: '*', params: ['*'], hot: {rate: 5}}]\n"
 	p := parsed(t, file+"redis: {timeout: 1s, db: 1}\n", "--gate.budget=9ms")
@@ -177,7 +177,7 @@ func TestLibrary_RefusesWhatProgramsRefuse(t *testing.T) {
 }
 
 // A program that would protect nothing does not start.
-func TestFilesWithoutRulesAreRejected(t *testing.T) {
+func TestRulesToRun_RejectsFilesWithoutRules(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"": "is empty", " \n": "is empty", "---\n": "has no rules", "namespace: n\n": "has no rules",

@@ -7,7 +7,7 @@ import (
 
 // A setting has one spelling, with underscores; another one is an unknown setting, and the error suggests the right
 // one.
-func TestSettingsHaveOneSpelling(t *testing.T) {
+func TestParse_AcceptsOneSpelling(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		text string

@@ -50,7 +50,7 @@ func (c Command) RunTo(ctx context.Context, out io.Writer, serve string, log *sl
 	case c.Headless:
 		opts.Admin = ""
 	case opts.Admin == "":
-		opts.Admin = freeOr(ctx, config.DefaultAdmin("hotparam"))
+		opts.Admin = freeAddress(ctx, config.DefaultAdmin("hotparam"))
 	}
 	return Run(ctx, opts)
 }

@@ -102,24 +102,24 @@ func Run(ctx context.Context, opts Options) error {
 	rule := sets[limited].RuleFor("topic")
 	s.watch = newWatcher(hottype.NewKey("topic", fmt.Sprintf("id=%d", ViralTopic)),
 		rule.Hot.Threshold(), rule.Hot.Window, float64(rule.Limit.Spec.Limit), float64(rule.Limit.Spec.Burst))
-	if s.local, err = program.NewLocal(ctx, settings(opts, s.site.Addr, state), sets[limited], program.LocalOptions{
-		Version: config.Version(), OnChange: s.changed, Log: opts.Log,
+	if s.local, err = program.NewLocal(ctx, serveSettings(opts, s.site.Addr, state), sets[limited], program.LocalOptions{
+		Version: config.Version(), OnChange: s.onChanges, Log: opts.Log,
 	}); err != nil {
 		return err
 	}
 	s.visitors = NewVisitors([]string{"http://" + s.local.Addr()}, opts.Topics, 1)
 	s.visitors.onSend, s.visitors.onDone = s.watch.onSend, s.watch.onDone
-	return s.run(ctx)
+	return s.playPlan(ctx)
 }
 
-// run plays the plan. The pipeline stops last, so that the last requests of the visitors are answered.
-func (s *show) run(ctx context.Context) error {
+// playPlan plays the plan. The pipeline stops last, so that the last requests of the visitors are answered.
+func (s *show) playPlan(ctx context.Context) error {
 	pipeline, stopPipeline := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopPipeline()
 	served := make(chan error, 1)
 	go func() { served <- s.local.Run(pipeline) }()
 
-	s.screen.head(s.opts.Topics, "http://"+s.local.Addr()+"/topic?id=1", s.local.Dashboard(), s.plan)
+	s.screen.printHead(s.opts.Topics, "http://"+s.local.Addr()+"/topic?id=1", s.local.Dashboard(), s.plan)
 	s.start = time.Now()
 	if s.opts.Duration > 0 {
 		var cancel context.CancelFunc
@@ -130,21 +130,21 @@ func (s *show) run(ctx context.Context) error {
 	group.Go(func() error { return s.visitors.Run(ctx) })
 	group.Go(func() error { return s.printEvents(ctx) })
 	err := group.Wait()
-	s.leave(time.Since(s.start), s.plan.phase(time.Since(s.start)))
-	result := s.result()
+	s.finishPhase(time.Since(s.start), s.plan.phaseAt(time.Since(s.start)))
+	result := s.resultSoFar()
 	stopPipeline()
 	if served := <-served; err == nil {
 		err = served
 	}
-	s.screen.result(result, s.opts.Serve)
+	s.screen.printResult(result, s.opts.Serve)
 	if err == nil && s.opts.Result != nil {
 		err = s.opts.Result(result)
 	}
 	return err
 }
 
-// changed is called by the aggregator and must not wait for a slow terminal.
-func (s *show) changed(changes []detect.Change) {
+// onChanges passes changes on to printEvents. The aggregator calls it, so it must not wait for a slow terminal.
+func (s *show) onChanges(changes []detect.Change) {
 	for _, c := range changes {
 		select {
 		case s.events <- c:
@@ -162,17 +162,17 @@ func (s *show) printEvents(ctx context.Context) error {
 	was := -1
 	for {
 		now := time.Since(s.start)
-		if phase := s.plan.phase(now); phase != was {
-			s.leave(now, was)
+		if phase := s.plan.phaseAt(now); phase != was {
+			s.finishPhase(now, was)
 			was = phase
-			s.enter(now, phase)
+			s.beginPhase(now, phase)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-phases.C:
 		case c := <-s.events:
-			s.event(c)
+			s.printEvent(c)
 		case <-tick.C:
 			var seen, delta [kinds]Seen
 			for k := range kinds {
@@ -180,17 +180,18 @@ func (s *show) printEvents(ctx context.Context) error {
 				delta[k] = seen[k].Sub(last[k])
 			}
 			last = seen
-			s.screen.second(time.Since(s.start), delta[Quiet], delta[Viral], delta[Crawler], delta[Loop], s.watch.Hot())
-			s.note(time.Since(s.start), delta[Viral])
-			s.follow(time.Since(s.start), s.local.Upstreams())
+			s.screen.printSecond(time.Since(s.start), delta[Quiet], delta[Viral], delta[Crawler], delta[Loop],
+				s.watch.Hot())
+			s.recordSecond(time.Since(s.start), delta[Viral])
+			s.recordLimit(time.Since(s.start), s.local.Upstreams())
 		}
 	}
 }
 
-func (s *show) enter(at time.Duration, phase int) {
+func (s *show) beginPhase(at time.Duration, phase int) {
 	s.visitors.SetRate(Quiet, quietRate)
 	s.visitors.SetRate(Crawler, crawlerRate)
-	if viral(phase) {
+	if isViral(phase) {
 		s.visitors.SetRate(Viral, viralRate)
 		s.visitors.SetRate(Loop, 0)
 	} else {
@@ -199,36 +200,37 @@ func (s *show) enter(at time.Duration, phase int) {
 	}
 	if set := s.sets[phase]; set != nil {
 		s.local.SetRules(set)
-		s.watch.begins(phase == served, len(set.AdaptiveUpstreams()) > 0)
+		s.watch.setNextWave(phase == served, len(set.AdaptiveUpstreams()) > 0)
 	}
 	s.site.setPageTime(quickPage)
 	switch phase {
 	case limited:
-		s.screen.note(at, notice, "── topic %d goes viral: 60 %% of all traffic wants it ──", ViralTopic)
+		s.screen.printNote(at, notice, "── topic %d goes viral: 60 %% of all traffic wants it ──", ViralTopic)
 	case served:
-		s.screen.note(at, notice, "── topic %d goes viral again, and its rule has cache: {ttl: 1s} now ──", ViralTopic)
+		s.screen.printNote(at, notice, "── topic %d goes viral again, and its rule has cache: {ttl: 1s} now ──",
+			ViralTopic)
 	case adaptive:
-		s.screen.note(at, notice, "── topic %d goes viral again, and its limit is adaptive now ──", ViralTopic)
+		s.screen.printNote(at, notice, "── topic %d goes viral again, and its limit is adaptive now ──", ViralTopic)
 	case slowed:
 		s.site.setPageTime(slowPage)
-		s.screen.note(at, notice, "── the site becomes slow: a page takes %d ms, not %d ──", slowPage.Milliseconds(),
-			quickPage.Milliseconds())
+		s.screen.printNote(at, notice, "── the site becomes slow: a page takes %d ms, not %d ──",
+			slowPage.Milliseconds(), quickPage.Milliseconds())
 	case between, pause, after:
-		s.screen.note(at, notice, "── the readers move on ──")
+		s.screen.printNote(at, notice, "── the readers move on ──")
 	}
 }
 
-// leave ends a phase. The requests of its readers are the result of a wave.
-func (s *show) leave(at time.Duration, phase int) {
+// finishPhase ends a phase. The requests of its readers are the result of a wave.
+func (s *show) finishPhase(at time.Duration, phase int) {
 	now := Readers{Seen: s.visitors.Seen(Viral), Seconds: at.Seconds(), Site: s.site.viral.Load()}
-	if phase >= 0 && viral(phase) {
+	if phase >= 0 && isViral(phase) {
 		s.waves[phase] = Readers{now.Sub(s.phaseStart.Seen), now.Seconds - s.phaseStart.Seconds,
 			now.Site - s.phaseStart.Site}
 	}
 	s.phaseStart = now
 }
 
-func (s *show) event(c detect.Change) {
+func (s *show) printEvent(c detect.Change) {
 	at := time.Since(s.start)
 	wave := s.watch.onChange(c)
 	switch {
@@ -239,23 +241,23 @@ func (s *show) event(c detect.Change) {
 		} else if wave.Adaptive {
 			held = "its limit follows the capacity of the site"
 		}
-		s.screen.note(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; %s", c.Hot.Key,
-			wave.FoundMS, held)
+		s.screen.printNote(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; %s",
+			c.Hot.Key, wave.FoundMS, held)
 	case c.Kind == detect.BecameHot:
-		s.screen.note(at, bad, "▲ %s is hot at %.0f/s", c.Hot.Key, c.Hot.Rate)
+		s.screen.printNote(at, bad, "▲ %s is hot at %.0f/s", c.Hot.Key, c.Hot.Rate)
 	case c.Kind == detect.LoopBegan:
-		s.screen.note(at, notice,
+		s.screen.printNote(at, notice,
 			"↻ %s is a loop, not limited: %.0f %% of its %.0f/s are of %s, which meets its per-IP limit", c.Hot.Key,
 			100*c.Hot.ClientShare, c.Hot.Rate, c.Hot.HeaviestClient)
 	case c.Kind == detect.LoopEnded:
-		s.screen.note(at, good, "↻ %s is not a loop any more", c.Hot.Key)
+		s.screen.printNote(at, good, "↻ %s is not a loop any more", c.Hot.Key)
 	default:
-		s.screen.note(at, good, "▼ %s is cold again; no longer limited", c.Hot.Key)
+		s.screen.printNote(at, good, "▼ %s is cold again; no longer limited", c.Hot.Key)
 	}
 }
 
-// settings returns the settings of serve for a site on loopback.
-func settings(opts Options, site, state string) config.Serve {
+// serveSettings returns the settings of serve for a site on loopback.
+func serveSettings(opts Options, site, state string) config.Serve {
 	cfg := config.ServeDefaults()
 	cfg.Proxy.Listen, cfg.Proxy.Upstream = opts.Listen, "http://"+site
 	cfg.Admin.Listen = opts.Admin

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/detect"
 )
 
-func TestRulesOfTheDemoParse(t *testing.T) {
+func TestRulesOf_ParsesDemoRules(t *testing.T) {
 	t.Parallel()
 	sets, err := rulesOf(Rules)
 	if err != nil {
@@ -26,7 +26,7 @@ func TestRulesOfTheDemoParse(t *testing.T) {
 	}
 }
 
-func TestPlan(t *testing.T) {
+func TestPlan_PhasesBeginInTime(t *testing.T) {
 	t.Parallel()
 	p := newPlan(20 * time.Second)
 	for at, want := range map[time.Duration]int{
@@ -35,20 +35,20 @@ func TestPlan(t *testing.T) {
 		11 * time.Second: adaptive, 12 * time.Second: adaptive, 14 * time.Second: slowed, 19 * time.Second: slowed,
 		20 * time.Second: after,
 	} {
-		if got := p.phase(at); got != want {
+		if got := p.phaseAt(at); got != want {
 			t.Errorf("phase at %v is %d, want %d", at, got, want)
 		}
 	}
 	forever := newPlan(0)
-	if forever.phase(10*time.Second) != limited || forever.phase(forever.length+60*time.Second) != slowed ||
-		forever.phase(79*time.Second) != after {
+	if forever.phaseAt(10*time.Second) != limited || forever.phaseAt(forever.length+60*time.Second) != slowed ||
+		forever.phaseAt(79*time.Second) != after {
 		t.Error("a demo without end does not repeat its wave")
 	}
 }
 
 // The watcher's own account of a wave: 300 requests a second against a threshold of 400 in 2 s, found 50 ms and
 // enforced 80 ms after the threshold was reached.
-func TestWatcherTellsHowFastItWas(t *testing.T) {
+func TestWatcher_MeasuresWave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatcher("topic?id=1", 400, 2*time.Second, 100, 100)
@@ -88,7 +88,7 @@ func TestWatcherTellsHowFastItWas(t *testing.T) {
 
 // The demo itself, as short as possible: requests for quiet topics must all be answered, and the viral topic must have
 // been found and limited.
-func TestDemo(t *testing.T) {
+func TestRun_FindsAndLimitsViralTopic(t *testing.T) {
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "" {
 		t.Skip("waits for twenty seconds to pass; runs with HOTPARAM_REQUIRE_SERVERS=1")
 	}

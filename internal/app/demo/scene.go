@@ -34,7 +34,7 @@ func openSite(ctx context.Context) (*site, error) {
 	s := &site{busy: make(chan struct{}, siteConcurrency)}
 	s.setPageTime(quickPage)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /topic", s.topic)
+	mux.HandleFunc("GET /topic", s.serveTopic)
 	s.Server = &http.Server{Addr: ln.Addr().String(), Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = s.Serve(ln) }() // ends when Run closes the server
 	return s, nil
@@ -42,7 +42,7 @@ func openSite(ctx context.Context) (*site, error) {
 
 func (s *site) setPageTime(page time.Duration) { s.page.Store(int64(page)) }
 
-func (s *site) topic(w http.ResponseWriter, r *http.Request) {
+func (s *site) serveTopic(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("id")
 	if id == strconv.Itoa(ViralTopic) {
 		s.viral.Add(1)
@@ -58,9 +58,9 @@ func (s *site) topic(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "topic %q: all the news\n", id)
 }
 
-// freeOr returns the usual loopback address, or any free port if another process has it, such as a demo in another
+// freeAddress returns the usual loopback address, or any free port if another process has it, such as a demo in another
 // window.
-func freeOr(ctx context.Context, usual string) string {
+func freeAddress(ctx context.Context, usual string) string {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", usual)
 	if err != nil {
@@ -82,9 +82,9 @@ const (
 // second is answered from memory, and the limit of the third follows the capacity of the site, which becomes slow in
 // the middle of the wave. Without a duration the plan repeats.
 type plan struct {
-	begins  [phases]time.Duration
-	length  time.Duration
-	repeats bool
+	phaseStarts [phases]time.Duration
+	length      time.Duration
+	repeats     bool
 }
 
 const (
@@ -109,29 +109,29 @@ func newPlan(d time.Duration) plan {
 		parts = [phases]time.Duration{0, 3, 8, 15, 20, 23, 27, 36}
 	}
 	for phase, part := range parts {
-		p.begins[phase] = p.length * part / 40
+		p.phaseStarts[phase] = p.length * part / 40
 	}
 	return p
 }
 
-func (p *plan) phase(at time.Duration) int {
+func (p *plan) phaseAt(at time.Duration) int {
 	if p.repeats {
 		at %= p.length
 	}
 	phase := before
-	for phase < after && at >= p.begins[phase+1] {
+	for phase < after && at >= p.phaseStarts[phase+1] {
 		phase++
 	}
 	return phase
 }
 
-// viral reports whether the viral topic is requested in a phase.
-func viral(phase int) bool {
+// isViral reports whether the viral topic is requested in a phase.
+func isViral(phase int) bool {
 	return phase == limited || phase == served || phase == adaptive || phase == slowed
 }
 
-func (p *plan) describe() string {
-	at := func(phase int) float64 { return p.begins[phase].Seconds() }
+func (p *plan) formatPlan() string {
+	at := func(phase int) float64 { return p.phaseStarts[phase].Seconds() }
 	text := fmt.Sprintf("one topic takes 60 %% of the traffic three times: from %.0f s it is limited, from %.0f s "+
 		"answered\n                 from memory, and from %.0f s its limit follows the capacity of the site", at(limited),
 		at(served), at(adaptive))

@@ -26,7 +26,7 @@ const (
 	notice = "33"
 )
 
-func (s *screen) paint(code, text string) string {
+func (s *screen) colorText(code, text string) string {
 	if !s.color || code == plain {
 		return text
 	}
@@ -35,22 +35,22 @@ func (s *screen) paint(code, text string) string {
 
 func (s *screen) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
 
-func (s *screen) head(topics int, site, dashboard string, plan plan) {
-	s.printf("\n%s\n\n", s.paint(bold, "hotparam demo: one topic goes viral, every other topic stays quick"))
+func (s *screen) printHead(topics int, site, dashboard string, plan plan) {
+	s.printf("\n%s\n\n", s.colorText(bold, "hotparam demo: one topic goes viral, every other topic stays quick"))
 	s.printf("  the site       %s  %d topics, behind the real proxy\n", site, topics)
 	if dashboard != "" {
-		s.printf("  the dashboard  %s  open it and watch, or set a limit there\n", s.paint(bold, dashboard))
+		s.printf("  the dashboard  %s  open it and watch, or set a limit there\n", s.colorText(bold, dashboard))
 	}
 	s.printf("  the rule       topic?id=… is hot over 200/s, then held to 100/s; a crawler gets 5/s an address,\n" +
 		"                 others 50/s; one client in a loop makes no topic hot\n")
-	s.printf("  the plan       %s\n\n", plan.describe())
-	s.printf("%s\n", s.paint(dim, fmt.Sprintf("  %5s %9s   %-20s   %-34s   %-17s   %s",
+	s.printf("  the plan       %s\n\n", plan.formatPlan())
+	s.printf("%s\n", s.colorText(dim, fmt.Sprintf("  %5s %9s   %-20s   %-34s   %-17s   %s",
 		"time", "asked", "other topics", fmt.Sprintf("topic?id=%d", ViralTopic), "crawlers",
 		fmt.Sprintf("a loop on topic?id=%d", LoopTopic))))
 }
 
-// second writes one line of the picture: the requests of the last second and the requests that were allowed.
-func (s *screen) second(at time.Duration, quiet, viral, crawler, loop Seen, hot bool) {
+// printSecond prints one line: the requests of the last second and the requests that were allowed.
+func (s *screen) printSecond(at time.Duration, quiet, viral, crawler, loop Seen, hot bool) {
 	share := 100.0
 	if n := quiet.Total(); n > 0 {
 		share = 100 * float64(quiet.OK) / float64(n)
@@ -61,16 +61,16 @@ func (s *screen) second(at time.Duration, quiet, viral, crawler, loop Seen, hot 
 	}
 	state := "quiet"
 	if hot {
-		state = s.paint(notice, "HOT  ")
+		state = s.colorText(notice, "HOT  ")
 	}
 	s.printf("  %4.0fs %7d/s   %s        %s %-28s   %-17s   %s\n", at.Seconds(),
 		quiet.Total()+viral.Total()+crawler.Total()+loop.Total(),
-		s.paint(color, fmt.Sprintf("%5.1f %% answered", share)), state, s.flow(viral, 900), s.flow(crawler, 0),
-		s.flow(loop, 0))
+		s.colorText(color, fmt.Sprintf("%5.1f %% answered", share)), state, s.formatFlow(viral, 900),
+		s.formatFlow(crawler, 0), s.formatFlow(loop, 0))
 }
 
-// flow draws the requests and the allowed requests, with a bar if scale is not 0.
-func (s *screen) flow(v Seen, scale int) string {
+// formatFlow returns the requests and the allowed requests as text, with a bar if scale is not 0.
+func (s *screen) formatFlow(v Seen, scale int) string {
 	if v.Total() == 0 {
 		return "-"
 	}
@@ -84,25 +84,25 @@ func (s *screen) flow(v Seen, scale int) string {
 	return text + " " + strings.Repeat("█", let) + strings.Repeat("░", asked-let)
 }
 
-func (s *screen) note(at time.Duration, color, format string, args ...any) {
-	s.printf("  %5s %s\n", fmt.Sprintf("%.1fs", at.Seconds()), s.paint(color, fmt.Sprintf(format, args...)))
+func (s *screen) printNote(at time.Duration, color, format string, args ...any) {
+	s.printf("  %5s %s\n", fmt.Sprintf("%.1fs", at.Seconds()), s.colorText(color, fmt.Sprintf(format, args...)))
 }
 
-// result prints the results, and the command that serves the reader's own site.
-func (s *screen) result(r Result, serve string) {
-	s.printf("\n%s\n", s.paint(bold, "What happened"))
+// printResult prints the results, and the command that serves the reader's own site.
+func (s *screen) printResult(r Result, serve string) {
+	s.printf("\n%s\n", s.colorText(bold, "What happened"))
 	q := r.Groups.Quiet
 	s.printf("  other topics   %d asked, %d answered (%.2f %%)\n", q.Total(), q.OK, r.QuietAnswered)
-	s.readers("viral topic", "held to its limit", &r.Limited, false)
-	s.readers("", "from memory", &r.Served, true)
-	s.readers("", "adaptive", &r.Adaptive.Quick, false)
-	s.readers("", "the site is slow", &r.Adaptive.Slow, false)
+	s.printReaders("viral topic", "held to its limit", &r.Limited, false)
+	s.printReaders("", "from memory", &r.Served, true)
+	s.printReaders("", "adaptive", &r.Adaptive.Quick, false)
+	s.printReaders("", "the site is slow", &r.Adaptive.Slow, false)
 	s.printf("  crawlers       %d asked, %d let through, %d turned away\n", r.Groups.Crawler.Total(),
 		r.Groups.Crawler.OK, r.Groups.Crawler.Denied)
 	s.printf("  the loop       %d asked, %d let through, %d turned away; its topic was never limited\n",
 		r.Groups.Loop.Total(), r.Groups.Loop.OK, r.Groups.Loop.Denied)
 	for i, w := range r.Waves {
-		if !w.fixed() {
+		if !w.hasFixedLimit() {
 			s.printf("  wave %d         found %.0f ms after the request that reached the threshold\n", i+1, w.FoundMS)
 			continue
 		}
@@ -118,12 +118,12 @@ func (s *screen) result(r Result, serve string) {
 		s.printf("  this machine was too busy: %d requests of the readers were not sent in time\n", r.Behind)
 	}
 	s.printf("\n  In front of a service of yours:  %s\n\n",
-		s.paint(bold, serve+" --upstream http://127.0.0.1:3000"))
+		s.colorText(bold, serve+" --upstream http://127.0.0.1:3000"))
 }
 
-// readers prints the number of readers of the viral topic that were answered in a wave. If responses came from memory,
-// it also prints the number of requests that reached the site. In other waves every response is from the site.
-func (s *screen) readers(what, how string, r *Readers, fromMemory bool) {
+// printReaders prints the number of readers of the viral topic that were answered in a wave. If responses came from
+// memory, it also prints the number of requests that reached the site. In other waves every response is from the site.
+func (s *screen) printReaders(what, how string, r *Readers, fromMemory bool) {
 	n := r.Total()
 	if n == 0 {
 		return
@@ -197,8 +197,8 @@ type Readers struct {
 	Site    uint64  `json:"site"`
 }
 
-// note records the requests of the viral topic's readers in a second.
-func (s *show) note(at time.Duration, seen Seen) {
+// recordSecond records the requests of the viral topic's readers in a second.
+func (s *show) recordSecond(at time.Duration, seen Seen) {
 	site := s.site.viral.Load()
 	if s.opts.Duration > 0 { // a demo without an end keeps no list
 		s.course = append(s.course, Second{at.Seconds(), seen, site - s.siteBefore})
@@ -206,9 +206,9 @@ func (s *show) note(at time.Duration, seen Seen) {
 	s.siteBefore = site
 }
 
-// follow records the adaptive limit, and prints it when it has changed by more than a fifth.
-func (s *show) follow(at time.Duration, bounds []hottype.UpstreamLimit) {
-	if phase := s.plan.phase(at); len(bounds) == 0 || phase != adaptive && phase != slowed {
+// recordLimit records the adaptive limit, and prints it when it has changed by more than a fifth.
+func (s *show) recordLimit(at time.Duration, bounds []hottype.UpstreamLimit) {
+	if phase := s.plan.phaseAt(at); len(bounds) == 0 || phase != adaptive && phase != slowed {
 		s.lastRate = 0
 		return
 	}
@@ -221,11 +221,11 @@ func (s *show) follow(at time.Duration, bounds []hottype.UpstreamLimit) {
 		return
 	}
 	s.lastRate = l.Rate
-	s.screen.note(at, notice, "  limit %.0f/s, at most %.0f at a time: nine of ten pages within %.0f ms; %s", l.Rate,
-		l.InFlight, l.LatencyMS, l.Why)
+	s.screen.printNote(at, notice, "  limit %.0f/s, at most %.0f at a time: nine of ten pages within %.0f ms; %s",
+		l.Rate, l.InFlight, l.LatencyMS, l.Why)
 }
 
-func (s *show) result() Result {
+func (s *show) resultSoFar() Result {
 	r := Result{DurationSeconds: time.Since(s.start).Seconds(), Waves: s.watch.Waves(),
 		Course: s.course, Behind: s.visitors.Behind.Load(), Report: s.local.Report()}
 	r.Groups.Quiet, r.Groups.Viral, r.Groups.Crawler = s.visitors.Seen(Quiet), s.visitors.Seen(Viral),

@@ -62,8 +62,8 @@ type Seen struct {
 // Sub returns the counts since an earlier Seen.
 func (s Seen) Sub(o Seen) Seen { return Seen{s.OK - o.OK, s.Denied - o.Denied, s.Failed - o.Failed} }
 
-// text returns the counts that are not 0, with two spaces at the end.
-func (s Seen) text(name string) []byte {
+// formatCounts returns the counts that are not 0, with two spaces at the end.
+func (s Seen) formatCounts(name string) []byte {
 	var b []byte
 	for _, n := range []struct {
 		n  uint64
@@ -121,15 +121,15 @@ func (c *Visitors) Run(ctx context.Context) error {
 			}
 		})
 	}
-	c.pace(ctx)
+	c.sendDue(ctx)
 	close(c.jobs)
 	wg.Wait()
 	c.client.CloseIdleConnections()
 	return nil
 }
 
-// pace hands out the requests that are due, every few milliseconds.
-func (c *Visitors) pace(ctx context.Context) {
+// sendDue hands out the requests that are due, every few milliseconds.
+func (c *Visitors) sendDue(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	last := time.Now()
@@ -143,14 +143,14 @@ func (c *Visitors) pace(ctx context.Context) {
 			last = now
 			for k := range kinds {
 				for due[k] += dt * float64(c.rates[k].Load()); due[k] >= 1; due[k]-- {
-					c.hand(c.pick(k))
+					c.queueJob(c.nextJob(k))
 				}
 			}
 		}
 	}
 }
 
-func (c *Visitors) hand(j job) {
+func (c *Visitors) queueJob(j job) {
 	select {
 	case c.jobs <- j:
 	default:
@@ -158,7 +158,7 @@ func (c *Visitors) hand(j job) {
 	}
 }
 
-func (c *Visitors) pick(k Kind) job {
+func (c *Visitors) nextJob(k Kind) job {
 	reader := fmt.Sprintf("10.%d.%d.%d", c.rnd.IntN(20), c.rnd.IntN(250), 1+c.rnd.IntN(250))
 	j := job{kind: k, client: reader, target: c.targets[c.rnd.IntN(len(c.targets))]}
 	switch k {
@@ -178,7 +178,7 @@ func (c *Visitors) send(ctx context.Context, j job) {
 	if c.onSend != nil {
 		c.onSend(j.kind, time.Now())
 	}
-	status, err := c.get(ctx, j)
+	status, err := c.fetchTopic(ctx, j)
 	o := &c.tally[j.kind]
 	switch {
 	case ctx.Err() != nil:
@@ -195,7 +195,7 @@ func (c *Visitors) send(ctx context.Context, j job) {
 	}
 }
 
-func (c *Visitors) get(ctx context.Context, j job) (int, error) {
+func (c *Visitors) fetchTopic(ctx context.Context, j job) (int, error) {
 	url := fmt.Sprintf("%s/topic?id=%d&utm_source=demo", j.target, j.topic)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -235,7 +235,7 @@ func Load(ctx context.Context, out io.Writer, targets []string, topics int) (Loa
 	group.Go(func() error {
 		wait.Every(ctx, time.Second, func() {
 			rate := int64(0)
-			if viral(plan.phase(time.Since(start))) {
+			if isViral(plan.phaseAt(time.Since(start))) {
 				rate = viralRate
 			}
 			c.SetRate(Viral, rate)
@@ -243,7 +243,7 @@ func Load(ctx context.Context, out io.Writer, targets []string, topics int) (Loa
 				seen := c.Seen(Kind(k))
 				d := seen.Sub(last[k])
 				last[k] = seen
-				line = append(line, d.text(name)...)
+				line = append(line, d.formatCounts(name)...)
 			}
 			_, _ = fmt.Fprintf(out, "%s\n", bytes.TrimRight(line, " "))
 			line = line[:0]

@@ -29,8 +29,8 @@ type Wave struct {
 	Adaptive bool `json:"adaptive,omitempty"`
 }
 
-// fixed reports whether the wave has the same limit all the time.
-func (w *Wave) fixed() bool { return !w.Served && !w.Adaptive }
+// hasFixedLimit reports whether the wave has the same limit all the time.
+func (w *Wave) hasFixedLimit() bool { return !w.Served && !w.Adaptive }
 
 // watcher measures by the visitors' own clock how fast the pipeline is. It counts sent requests by the second, as the
 // detector counts them, and records the time at which the sum over the window reached the threshold.
@@ -55,13 +55,13 @@ func newWatcher(key hottype.Key, threshold int64, window time.Duration, rate, bu
 		next: Wave{Key: key}, sent: map[int64]int64{}}
 }
 
-// begins sets the kind of the following waves: answered from memory, with a limit that follows the capacity of the
+// setNextWave sets the kind of the following waves: answered from memory, with a limit that follows the capacity of the
 // site, or with a fixed limit.
-func (w *watcher) begins(served, adaptive bool) {
+func (w *watcher) setNextWave(served, adaptive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hot { // still hot from the previous wave, which ends here
-		w.close(time.Now())
+		w.finishWave(time.Now())
 		w.hot = true
 	}
 	w.next = Wave{Key: w.key, Served: served, Adaptive: adaptive}
@@ -98,13 +98,13 @@ func (w *watcher) onDone(k Kind, status int) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.next.fixed() {
+	if !w.next.hasFixedLimit() {
 		return
 	}
 	if status == 429 && w.enforced.IsZero() {
 		w.enforced = time.Now()
 		if n := len(w.waves); n > 0 && w.hot {
-			w.waves[n-1].EnforcedMS = ms(w.enforced.Sub(w.waves[n-1].Crossed))
+			w.waves[n-1].EnforcedMS = toMilliseconds(w.enforced.Sub(w.waves[n-1].Crossed))
 		}
 	}
 	if n := len(w.waves); n > 0 && w.hot && !w.enforced.IsZero() {
@@ -126,27 +126,27 @@ func (w *watcher) onChange(c detect.Change) *Wave {
 	if c.Kind == detect.BecameHot {
 		w.hot = true
 		wave := w.next
-		wave.Crossed, wave.FoundMS = w.crossed, ms(now.Sub(w.crossed))
+		wave.Crossed, wave.FoundMS = w.crossed, toMilliseconds(now.Sub(w.crossed))
 		w.waves = append(w.waves, wave)
-		return w.last()
+		return w.lastWave()
 	}
-	w.close(now)
+	w.finishWave(now)
 	if n := len(w.waves); n > 0 {
 		w.waves[n-1].Cooled = now
 	}
-	return w.last()
+	return w.lastWave()
 }
 
-// close ends the wave under way and computes its bound. The caller must hold mu.
-func (w *watcher) close(now time.Time) {
+// finishWave ends the wave under way and computes its bound. The caller must hold mu.
+func (w *watcher) finishWave(now time.Time) {
 	if n := len(w.waves); n > 0 && w.hot && !w.enforced.IsZero() {
 		w.waves[n-1].Bound = uint64(w.burst + w.rate*now.Sub(w.enforced).Seconds())
 	}
 	w.hot, w.crossed, w.enforced = false, time.Time{}, time.Time{}
 }
 
-// last returns a copy of the latest wave. The caller must hold mu.
-func (w *watcher) last() *Wave {
+// lastWave returns a copy of the latest wave. The caller must hold mu.
+func (w *watcher) lastWave() *Wave {
 	if len(w.waves) == 0 {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (w *watcher) last() *Wave {
 func (w *watcher) Waves() []Wave {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.close(time.Now())
+	w.finishWave(time.Now())
 	return append([]Wave(nil), w.waves...)
 }
 
@@ -168,4 +168,4 @@ func (w *watcher) Hot() bool {
 	return w.hot
 }
 
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+func toMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

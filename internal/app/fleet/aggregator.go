@@ -62,10 +62,10 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 		return err
 	}
 	a.reload = program.NewReloader(file, store, program.CheckCounters(cfg.Detect), a.setRules, a.log)
-	if err := a.check(set); err != nil {
+	if err := a.checkConfig(set); err != nil {
 		return err
 	}
-	if err := a.build(ctx, set, version); err != nil {
+	if err := a.buildParts(ctx, set, version); err != nil {
 		return err
 	}
 	defer a.redis.Close()
@@ -81,7 +81,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	}
 	if a.poller != nil {
 		s.Add(lifecycle.Sources, "graphite", func(ctx context.Context) error {
-			return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log)
+			return pollGraphite(ctx, a.poller, cfg.Graphite.Schedule, a.log)
 		})
 	}
 	// Expired overrides and old entries of the audit are removed.
@@ -103,9 +103,9 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	return s.Run(program.Delayed(ctx, cfg.Stop, a.log), cfg.Stop.Timeout, a.log)
 }
 
-// check returns an error if a run would be pointless: no counts arrive, the hot set has no destination, or the memory
-// is too small for the rules.
-func (a *aggregator) check(set *rules.Set) error {
+// checkConfig returns an error if a run would be pointless: no counts arrive, the hot set has no destination, or the
+// memory is too small for the rules.
+func (a *aggregator) checkConfig(set *rules.Set) error {
 	if len(a.cfg.In.Listen) == 0 && len(a.cfg.Kafka.Brokers) == 0 && a.cfg.Graphite.URL == "" {
 		return config.Usage("no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url")
 	}
@@ -115,7 +115,7 @@ func (a *aggregator) check(set *rules.Set) error {
 	return program.CheckCounters(a.cfg.Detect)(set)
 }
 
-func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) error {
+func (a *aggregator) buildParts(ctx context.Context, set *rules.Set, version string) error {
 	cfg := a.cfg
 	a.clients = httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	var err error
@@ -127,14 +127,14 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 			"before a standby renews them", cfg.Lease, cfg.Detect.HotTTL)
 	}
 	found := program.DetectConfig(cfg.Detect, a.log)
-	found.Rules, found.Sources, found.NoInputTTL = set, a.sources(cfg), noInputTTL(cfg.Redis)
+	found.Rules, found.Sources, found.NoInputTTL = set, a.sourceStatuses(cfg), noInputTTL(cfg.Redis)
 	found.Shards = runtime.GOMAXPROCS(0)
 	found.NoClients = cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0
 	found.WholeSeconds = found.NoClients
 	a.parts = distributed.NewAggregator(distributed.AggregatorConfig{
-		Aggregate: found, Store: a.redis, Log: a.log, Unread: unread(cfg), Judged: a.judged(),
+		Aggregate: found, Store: a.redis, Log: a.log, Unread: unreadTime(cfg), Judged: a.judgedPartitions(),
 		Publisher: rediscontrol.PublisherConfig{ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL,
-			Keep: noInputTTL(cfg.Redis), Received: a.received()},
+			Keep: noInputTTL(cfg.Redis), Received: a.receivedFlows()},
 		Overrides: func(live rules.LiveOverrides) { a.schedules.SetLive(live) },
 		Instance:  instanceName(cfg),
 	})
@@ -142,7 +142,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	if err := a.openInputs(ctx, set); err != nil {
 		return err
 	}
-	adm, parts := a.adminConfig(set, version), a.metrics()
+	adm, parts := a.adminConfig(set, version), a.metricCollectors()
 	a.history, err = program.KeepHistory(cfg.History, cfg.State.Dir, a.parts.Aggregate.Heaviest,
 		&adm, &parts, a.log)
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	return nil
 }
 
-func (a *aggregator) metrics() []metrics.Collector {
+func (a *aggregator) metricCollectors() []metrics.Collector {
 	return slices.Concat([]metrics.Collector{
 		metrics.Of(a.parts.Aggregate.Stats), metrics.Of(a.parts.Feed.Stats), metrics.Of(a.redis.Stats),
 		metrics.Of(func() hotset.Stats { return a.parts.Hot.Stats(time.Now()) }), metrics.Of(a.parts.Upstreams),
@@ -223,7 +223,7 @@ func (a *aggregator) setRules(set *rules.Set) {
 		a.poller.SetRules(set)
 	}
 	if a.consumer != nil {
-		a.consumer.SetBacklog(backlog(a.cfg.Group, set))
+		a.consumer.SetBacklog(backlogTime(a.cfg.Group, set))
 	}
 	a.schedules.SetFile(set.Overrides)
 }
@@ -233,9 +233,9 @@ func (a *aggregator) setRules(set *rules.Set) {
 // the other stands by.
 func publisherName(cfg config.Aggregator) string { return cmp.Or(cfg.ID, lifecycle.HostName()) }
 
-// received returns a function that reports the counts that arrived from each sender by StatsD, or nil if this
+// receivedFlows returns a function that reports the counts that arrived from each sender by StatsD, or nil if this
 // aggregator does not listen to StatsD. Senders that reach it by Kafka or Graphite are not included.
-func (a *aggregator) received() func() (map[string]arrival.Flow, bool) {
+func (a *aggregator) receivedFlows() func() (map[string]arrival.Flow, bool) {
 	if len(a.cfg.In.Listen) == 0 {
 		return nil
 	}
@@ -246,18 +246,18 @@ func (a *aggregator) received() func() (map[string]arrival.Flow, bool) {
 	}
 }
 
-// judged returns a function that reports the partitions of Kafka that were read since a time. It is nil without Kafka,
-// and with StatsD or Graphite, because others may count their keys.
-func (a *aggregator) judged() func(time.Time) report.Partitions {
+// judgedPartitions returns a function that reports the partitions of Kafka that were read since a time. It is nil
+// without Kafka, and with StatsD or Graphite, because others may count their keys.
+func (a *aggregator) judgedPartitions() func(time.Time) report.Partitions {
 	if len(a.cfg.Kafka.Brokers) == 0 || len(a.cfg.In.Listen) > 0 || a.cfg.Graphite.URL != "" {
 		return nil
 	}
 	return func(since time.Time) report.Partitions { return a.consumer.Judged(since) }
 }
 
-// sources returns, for each configured source of counts, a function that reports its last signs of life. The functions
-// are called when all parts have been built.
-func (a *aggregator) sources(cfg config.Aggregator) map[string]func() aggregate.SourceStatus {
+// sourceStatuses returns, for each configured source of counts, a function that reports its last signs of life. The
+// functions are called when all parts have been built.
+func (a *aggregator) sourceStatuses(cfg config.Aggregator) map[string]func() aggregate.SourceStatus {
 	list := map[string]func() aggregate.SourceStatus{}
 	if len(cfg.In.Listen) > 0 {
 		list["statsd"] = func() (h aggregate.SourceStatus) {

@@ -59,14 +59,14 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 	c.listeners = program.NewListeners(cfg.Stop, c.clients, c.log)
 	c.setRules(set)
 	reload := program.NewReloader(file, store, nil, c.setRules, c.log)
-	if err := c.build(ctx); err != nil {
+	if err := c.buildParts(ctx); err != nil {
 		return err
 	}
-	adm := admin.Config{Ready: c.out.ready(), Config: live.Config{
+	adm := admin.Config{Ready: c.out.readyChecks(), Config: live.Config{
 		Namespace: set.Namespace, Version: version, Log: c.log, Hot: func() []hottype.HotKey { return nil },
-		Rules: c.rules.Load, Uses: c.listUses, Status: c.out.status,
+		Rules: c.rules.Load, Uses: c.listUses, Status: c.out.adminStatus,
 	}}
-	page, err := c.listeners.OpenAdmin(ctx, cfg.Admin, reload, adm, append(c.metrics(), reload.Metrics()...))
+	page, err := c.listeners.OpenAdmin(ctx, cfg.Admin, reload, adm, append(c.metricCollectors(), reload.Metrics()...))
 	if err != nil {
 		return err
 	}
@@ -87,9 +87,9 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 	return s.Run(program.Delayed(ctx, cfg.Stop, c.log), cfg.Stop.Timeout, c.log)
 }
 
-func (c *collector) build(ctx context.Context) error {
+func (c *collector) buildParts(ctx context.Context) error {
 	cfg := c.cfg
-	kind, err := choose(cfg.Out, "collector.out", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
+	kind, err := chooseTransport(cfg.Out, "collector.out", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (c *collector) build(ctx context.Context) error {
 	if kind == "both" {
 		judge = "kafka"
 	}
-	if c.out, err = newSink(judge, cfg.Counts, c.rules.Load().Namespace, c.received, &c.stood, c.log); err != nil {
+	if c.out, err = newSink(judge, cfg.Counts, c.rules.Load().Namespace, c.receivedFlows, &c.stood, c.log); err != nil {
 		return err
 	}
 	out := tally.Sink(c.out)
@@ -118,7 +118,7 @@ func (c *collector) build(ctx context.Context) error {
 	sums.Sink = out
 	c.tally = tally.New(sums)
 	if len(cfg.In.Listen) > 0 {
-		if c.listener, err = newListener(cfg.In, cfg.Names, c.add, &c.stood, c.log); err != nil {
+		if c.listener, err = newListener(cfg.In, cfg.Names, c.addCounts, &c.stood, c.log); err != nil {
 			return err
 		}
 	}
@@ -169,14 +169,14 @@ func (c *collector) listUses(now time.Time) []report.RuleUse {
 	return u.List()
 }
 
-func (c *collector) add(counts []hottype.Count) {
+func (c *collector) addCounts(counts []hottype.Count) {
 	for i := range counts {
 		c.tally.AddCount(counts[i])
 	}
 }
 
-// received returns the counts that arrived from each sender at this process. The aggregators publish them.
-func (c *collector) received() map[string]arrival.Flow {
+// receivedFlows returns the counts that arrived from each sender at this process. The aggregators publish them.
+func (c *collector) receivedFlows() map[string]arrival.Flow {
 	if c.listener == nil {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (c *collector) addSources(s *lifecycle.Stages) {
 	}
 }
 
-func (c *collector) metrics() []metrics.Collector {
+func (c *collector) metricCollectors() []metrics.Collector {
 	parts := slices.Concat([]metrics.Collector{metrics.Of(c.tally.Stats), c.out.metrics},
 		program.MetricsIf(c.listener, c.listener.Stats), program.MetricsIf(c.mirror, c.mirror.Stats))
 	if c.history != nil {

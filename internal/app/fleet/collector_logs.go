@@ -16,9 +16,9 @@ import (
 )
 
 type accessLog struct {
-	name   string // path of the file, or the address of syslog
-	c      *collector
-	source interface {
+	name      string // path of the file, or the address of syslog
+	collector *collector
+	source    interface {
 		Run(ctx context.Context, f func(line []byte)) error
 		Stats() tail.Stats
 	}
@@ -38,7 +38,7 @@ func (c *collector) openLogs(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w (--accesslog.file)", err)
 		}
-		c.logs = append(c.logs, &accessLog{name: path, c: c, source: t})
+		c.logs = append(c.logs, &accessLog{name: path, collector: c, source: t})
 	}
 	if access.Syslog != "" {
 		allow, err := statsd.ParseAllow(access.SyslogAllow)
@@ -49,7 +49,7 @@ func (c *collector) openLogs(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w (--accesslog.syslog)", err)
 		}
-		c.logs = append(c.logs, &accessLog{name: "syslog " + s.Addr(), c: c, source: s})
+		c.logs = append(c.logs, &accessLog{name: "syslog " + s.Addr(), collector: c, source: s})
 	}
 	for _, l := range c.logs {
 		if format != "" {
@@ -86,15 +86,15 @@ func (l *accessLog) Run(ctx context.Context) error {
 			return
 		case err != nil:
 			l.malformed.Add(1)
-			l.show(line, err)
+			l.logMalformed(line, err)
 			return
 		}
-		set := l.c.rules.Load()
+		set := l.collector.rules.Load()
 		client := set.IP.ClientOf(e.Request.Client)
 		matches := set.Match(&e.Request, &scratch)
 		for i := range matches {
-			l.c.recordUse(set, &matches[i], e.Second, e.Request.Target)
-			l.c.tally.AddFrom(matches[i].Key, e.Second, 1, client)
+			l.collector.recordUse(set, &matches[i], e.Second, e.Request.Target)
+			l.collector.tally.AddFrom(matches[i].Key, e.Second, 1, client)
 		}
 	})
 }
@@ -114,7 +114,7 @@ func (l *accessLog) parse(line string, e *accesslog.Entry) error {
 			return fmt.Errorf("none of %s; describe a line with --accesslog.log_format",
 				strings.Join(accesslog.Names(), ", "))
 		}
-		l.c.log.Info("access log: the format is detected", "file", l.name, "format", format)
+		l.collector.log.Info("access log: the format is detected", "file", l.name, "format", format)
 		var err error
 		if l.parser, err = format.Parser(); err != nil {
 			return err
@@ -126,13 +126,13 @@ func (l *accessLog) parse(line string, e *accesslog.Entry) error {
 	return l.parser.Parse(line, e)
 }
 
-func (l *accessLog) show(line []byte, err error) {
+func (l *accessLog) logMalformed(line []byte, err error) {
 	if len(line) > 200 {
 		line = line[:200]
 	}
-	if l.c.rules.Load().Redacts() {
+	if l.collector.rules.Load().Redacts() {
 		line = []byte("not shown, because the rules redact values")
 	}
-	l.c.log.Warn("access log: a line that is not understood; it is not counted",
+	l.collector.log.Warn("access log: a line that is not understood; it is not counted",
 		"file", l.name, "err", err, "line", string(line), "malformed_so_far", l.malformed.Load())
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Settings reach the poller, its counts the aggregator, its health the page.
-func TestGraphiteIsPolledOnItsSchedule(t *testing.T) {
+func TestPollGraphite_FollowsSchedule(t *testing.T) {
 	t.Parallel()
 	asked := make(chan *http.Request, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func TestGraphiteIsPolledOnItsSchedule(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- poll(ctx, p, "* * * * * *", quiet) }()
+	go func() { done <- pollGraphite(ctx, p, "* * * * * *", quiet) }()
 	if n := <-counted + <-counted; n != 7 {
 		t.Errorf("%d requests counted, want 7", n)
 	}
@@ -64,7 +64,7 @@ func TestGraphiteIsPolledOnItsSchedule(t *testing.T) {
 	}
 }
 
-func TestWrongSettingsOfGraphite(t *testing.T) {
+func TestNewPoller_RejectsWrongSettings(t *testing.T) {
 	t.Parallel()
 	good := config.Graphite{URL: "http://g", Flush: time.Second}
 	names := config.Names{Prefix: "news", Style: "hp1"}
@@ -72,7 +72,7 @@ func TestWrongSettingsOfGraphite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := poll(t.Context(), p, "sometimes", quiet); err == nil ||
+	if err := pollGraphite(t.Context(), p, "sometimes", quiet); err == nil ||
 		!strings.Contains(err.Error(), "--graphite.schedule") {
 		t.Errorf("a bad schedule: %v", err)
 	}

@@ -71,7 +71,7 @@ func limiter(t *testing.T, addr, name string) (held *atomic.Int64) {
 }
 
 // An override reaches 36 limiters. The 37th is cut off, and the API reports it with its name and the length of its lag.
-func TestWhichOf37LimitersLags(t *testing.T) {
+func TestAggregator_NamesLimiterThatLags(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	front := redistest.StartFaultProxy(t, redis.Addr())

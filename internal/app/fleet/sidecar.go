@@ -84,7 +84,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if cfg.Proxy.Listen != "" && cfg.Proxy.Upstream == "" {
 		return config.Usage("--proxy.listen needs --proxy.upstream, the URL that allowed requests go to")
 	}
-	if err := s.build(ctx, set, version); err != nil {
+	if err := s.buildParts(ctx, set, version); err != nil {
 		return err
 	}
 	defer s.redis.Close()
@@ -93,19 +93,19 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	}
 	warnAbsent(ctx, s.redis, s.log)
 	s.log.Info("limiter runs", append(s.gateways.Attrs(), "proxy", cmp.Or(cfg.Proxy.Listen, "none"),
-		"redis", s.redis.Config().Addrs, "counts", s.counts())...)
+		"redis", s.redis.Config().Addrs, "counts", s.sinkName())...)
 	s.addParts()
 	defer runtime.KeepAlive(program.Ballast())
 	return s.parts.Run(program.Delayed(ctx, cfg.Stop, s.log), cfg.Stop.Timeout, s.log)
 }
 
-func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) error {
+func (s *sidecar) buildParts(ctx context.Context, set *rules.Set, version string) error {
 	cfg := s.cfg
 	var err error
 	if s.redis, err = OpenRedis(cfg.Redis, set.Namespace, cfg.Gate.Budget, s.log); err != nil {
 		return err
 	}
-	kind, err := choose(cfg.Count, "sidecar.count", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
+	kind, err := chooseTransport(cfg.Count, "sidecar.count", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 		return err
 	}
 	if s.admin, err = s.gateways.HTTP().OpenAdmin(ctx, cfg.Admin, s.reload, s.adminConfig(version),
-		s.metrics()); err != nil {
+		s.metricCollectors()); err != nil {
 		return err
 	}
 	s.gateways.HTTP().LimitMemory(program.Tables{Cache: cfg.Proxy.CacheMemory, Gate: cfg.Gate, Tally: cfg.Tally})
@@ -179,7 +179,7 @@ func (s *sidecar) setRules(set *rules.Set) {
 	s.gateways.ApplyLimits()
 }
 
-func (s *sidecar) metrics() []metrics.Collector {
+func (s *sidecar) metricCollectors() []metrics.Collector {
 	parts := slices.Concat(program.MetricsOf(s.parts.Pipeline), s.reload.Metrics(), s.gateways.Collectors(),
 		program.MetricsIf(s.redis, s.redis.Stats))
 	if s.out != nil {
@@ -204,7 +204,7 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Status: func() []admin.Status {
 			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()),
 				breakerStatus(s.parts.Gate.Stats())}
-			return append(list, s.out.status()...)
+			return append(list, s.out.adminStatus()...)
 		}},
 		Command: s.parts.Command,
 		Ready: map[string]func(context.Context) error{
@@ -221,10 +221,10 @@ func (s *sidecar) checkRedis(ctx context.Context) error {
 	if s.parts.Gate.Rules().FailsClosed() {
 		return s.redis.CheckWrites(ctx)
 	}
-	return tolerated(redisStatus(s.redis, s.parts.Feed))
+	return tolerateFailure(redisStatus(s.redis, s.parts.Feed))
 }
 
-func tolerated(st admin.Status) error {
+func tolerateFailure(st admin.Status) error {
 	if st.OK {
 		return nil
 	}
@@ -243,7 +243,7 @@ func checkSynced(st rediscontrol.Stats) error {
 	return nil
 }
 
-func (s *sidecar) counts() string {
+func (s *sidecar) sinkName() string {
 	if s.out == nil {
 		return "elsewhere"
 	}

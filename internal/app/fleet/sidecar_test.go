@@ -6,9 +6,9 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/rediscontrol"
 )
 
-// TestNoTrafficBeforeTheFirstRead states that a limiter that has just started is not ready, because it does not know
-// the blocks of operators. A limiter whose Redis fails uses its failure policy, and is ready.
-func TestNoTrafficBeforeTheFirstRead(t *testing.T) {
+// TestSidecar_IsNotReadyBeforeFirstRead states that a limiter that has just started is not ready, because it does not
+// know the blocks of operators. A limiter whose Redis fails uses its failure policy, and is ready.
+func TestSidecar_IsNotReadyBeforeFirstRead(t *testing.T) {
 	read, failed := rediscontrol.FollowStats{Syncs: 1}, rediscontrol.FollowStats{Errors: 1}
 	for _, tt := range []struct {
 		name  string

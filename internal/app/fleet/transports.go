@@ -37,16 +37,16 @@ type sink struct {
 	arrivals *rediscontrol.Arrivals        // nil: Kafka
 }
 
-// ready returns the checks of /readyz for s.
-func (s *sink) ready() map[string]func(context.Context) error {
+// readyChecks returns the checks of /readyz for s.
+func (s *sink) readyChecks() map[string]func(context.Context) error {
 	if s.outage == nil {
 		return nil
 	}
 	return map[string]func(context.Context) error{s.name: func(context.Context) error { return s.outage() }}
 }
 
-// status returns the line of the dashboard about s, or nil if s is nil.
-func (s *sink) status() []admin.Status {
+// adminStatus returns the line of the dashboard about s, or nil if s is nil.
+func (s *sink) adminStatus() []admin.Status {
 	switch {
 	case s == nil:
 		return nil
@@ -72,8 +72,9 @@ func metricNames(cfg config.Names) (canon.Names, error) {
 	return names, err
 }
 
-// choose resolves a setting auto|kafka|statsd. auto means the transport that is configured. It is an error if both are.
-func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
+// chooseTransport resolves a setting auto|kafka|statsd. auto means the transport that is configured. It is an error if
+// both are.
+func chooseTransport(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
 	switch {
 	case setting != "auto":
 		if !haveKafka && (setting == "kafka" || setting == "both") {
@@ -140,24 +141,25 @@ func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Co
 	log *slog.Logger) (*kafka.Consumer, error) {
 	c := kafka.ConsumerConfig{
 		Config: KafkaConfig(cfg.Kafka, set.Namespace, log), Handle: handle, Taken: agg.ForgetPast, Lost: agg.Forget,
-		Backlog: backlog(cfg.Group, set), MaxLag: cfg.Group.MaxLag, Instance: cfg.Group.Instance,
+		Backlog: backlogTime(cfg.Group, set), MaxLag: cfg.Group.MaxLag, Instance: cfg.Group.Instance,
 		SessionTimeout: cfg.Group.SessionTimeout,
 	}
 	c.Group = cfg.Group.Name(set.Namespace)
 	return kafka.NewConsumer(c)
 }
 
-// unread returns the time for which brokers wait for an aggregator that died before another may read its partitions.
-func unread(cfg config.Aggregator) time.Duration {
+// unreadTime returns the time for which brokers wait for an aggregator that died before another may read its
+// partitions.
+func unreadTime(cfg config.Aggregator) time.Duration {
 	if len(cfg.Kafka.Brokers) == 0 || cfg.Group.Instance != "" {
 		return 0
 	}
 	return cfg.Group.SessionTimeout
 }
 
-// backlog returns how far back a partition has to be read so that every window of the rules is full: the longest
+// backlogTime returns how far back a partition has to be read so that every window of the rules is full: the longest
 // window, and the time that may lie between a request and the record that counts it.
-func backlog(cfg config.KafkaGroup, set *rules.Set) time.Duration {
+func backlogTime(cfg config.KafkaGroup, set *rules.Set) time.Duration {
 	longest := cfg.Backlog
 	for _, r := range set.Rules {
 		longest = max(longest, r.Hot.Window+5*time.Second)
@@ -212,7 +214,7 @@ func NewPoller(cfg config.Graphite, n config.Names, set *rules.Set, handle func(
 	return p, nil
 }
 
-func poll(ctx context.Context, p *graphite.Poller, schedule string, log *slog.Logger) error {
+func pollGraphite(ctx context.Context, p *graphite.Poller, schedule string, log *slog.Logger) error {
 	defer p.Close()
 	err := program.OnSchedule(ctx, schedule, log, func(ctx context.Context) error {
 		_ = p.Poll(ctx) // Poll logs outages itself

@@ -12,7 +12,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func TestChoose(t *testing.T) {
+func TestChooseTransport_TakesConfiguredTransport(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		setting       string
@@ -30,7 +30,7 @@ func TestChoose(t *testing.T) {
 		{"kafka", true, true, "kafka", ""},
 		{"none", true, true, "none", ""},
 	} {
-		got, err := choose(tt.setting, "collector.out", tt.kafka, tt.statsd)
+		got, err := chooseTransport(tt.setting, "collector.out", tt.kafka, tt.statsd)
 		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("choose(%q, %v, %v) = %q, %v; want %q, %q", tt.setting, tt.kafka, tt.statsd, got, err, tt.want,
 				tt.err)
@@ -52,7 +52,7 @@ func (b *recordingSink) Send(_ context.Context, counts []hottype.Count) error {
 }
 
 // The history receives only counts that detection has received, and its failures make nothing be sent again.
-func TestTee(t *testing.T) {
+func TestTee_HistoryFailureRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
 	counts := []hottype.Count{{Key: "topic?id=1", N: 2, Second: 3}}

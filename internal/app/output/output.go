@@ -42,36 +42,36 @@ func (f *Flags) Print(out io.Writer, v any, text func(out io.Writer) error) erro
 	}
 	var node yaml.Node
 	// unescaped, some characters are line breaks in YAML
-	if err := yaml.Unmarshal(escaped(b.Bytes(), yamlEscape), &node); err != nil {
+	if err := yaml.Unmarshal(escapeText(b.Bytes(), appendYAMLEscape), &node); err != nil {
 		return err
 	}
-	plain(&node)
+	setPlainStyle(&node)
 	written, err := yaml.Marshal(&node)
 	if err == nil {
-		_, err = out.Write(escaped(written, yamlEscape))
+		_, err = out.Write(escapeText(written, appendYAMLEscape))
 	}
 	return err
 }
 
-// plain sets the style of nodes that were read from JSON to plain YAML. Unprintable values stay in quotes, where they
-// can be escaped.
-func plain(n *yaml.Node) {
+// setPlainStyle sets the style of nodes that were read from JSON to plain YAML. Unprintable values stay in quotes,
+// where they can be escaped.
+func setPlainStyle(n *yaml.Node) {
 	n.Style = 0
-	if strings.ContainsFunc(n.Value, unprintable) {
+	if strings.ContainsFunc(n.Value, isUnprintable) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	for _, c := range n.Content {
-		plain(c)
+		setPlainStyle(c)
 	}
 }
 
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// escaped escapes the characters that a terminal must not receive, as JSON or YAML escape them.
-func escaped(text []byte, escape func([]byte, rune) []byte) []byte {
+// escapeText escapes the characters that a terminal must not receive, as JSON or YAML escape them.
+func escapeText(text []byte, escape func([]byte, rune) []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {
-		if r == '\n' || !unprintable(r) {
+		if r == '\n' || !isUnprintable(r) {
 			out = utf8.AppendRune(out, r)
 		} else {
 			out = escape(out, r)
@@ -81,9 +81,9 @@ func escaped(text []byte, escape func([]byte, rune) []byte) []byte {
 }
 
 // EscapeJSON escapes the characters of a JSON text that a terminal must not receive.
-func EscapeJSON(text []byte) []byte { return escaped(text, jsonEscape) }
+func EscapeJSON(text []byte) []byte { return escapeText(text, appendJSONEscape) }
 
-func jsonEscape(out []byte, r rune) []byte {
+func appendJSONEscape(out []byte, r rune) []byte {
 	if r <= 0xffff {
 		return fmt.Appendf(out, `\u%04x`, r)
 	}
@@ -91,4 +91,4 @@ func jsonEscape(out []byte, r rune) []byte {
 	return fmt.Appendf(out, `\u%04x\u%04x`, high, low)
 }
 
-func yamlEscape(out []byte, r rune) []byte { return fmt.Appendf(out, `\U%08x`, r) }
+func appendYAMLEscape(out []byte, r rune) []byte { return fmt.Appendf(out, `\U%08x`, r) }

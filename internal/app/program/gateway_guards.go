@@ -10,9 +10,9 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/auth"
 )
 
-// guard makes the guard of a listener that authenticates gateways by its token, and reports whether the listener has a
-// token. If use is not nil, it is called with the tokens now and when their file changes.
-func (g *Gateways) guard(name string, cfg config.HTTPToken, use func([]string)) (*auth.Guard, bool, error) {
+// newGuard returns the guard of a listener that authenticates gateways by its token, and reports whether the listener
+// has a token. If use is not nil, it is called with the tokens now and when their file changes.
+func (g *Gateways) newGuard(name string, cfg config.HTTPToken, use func([]string)) (*auth.Guard, bool, error) {
 	tokens, err := auth.ReadTokens(name+".token", cfg.Token, cfg.TokenFile)
 	if err != nil {
 		return nil, false, Rejected(err)
@@ -32,8 +32,8 @@ func (g *Gateways) guard(name string, cfg config.HTTPToken, use func([]string)) 
 	return guard, len(tokens) > 0, nil
 }
 
-// refused returns the number of addresses from which each listener refused gateways within the last minute.
-func (g *Gateways) refused(now time.Time) map[string]int {
+// refusedCounts returns the number of addresses from which each listener refused gateways within the last minute.
+func (g *Gateways) refusedCounts(now time.Time) map[string]int {
 	refused := make(map[string]int, len(g.guards))
 	for name, guard := range g.guards {
 		refused[name] = guard.Refused(now)
@@ -46,7 +46,7 @@ func (g *Gateways) FillReport(r *report.Limiter) {
 	if g.failing != nil {
 		r.FailingUpstreams = g.failing()
 	}
-	refused := g.refused(time.Now())
+	refused := g.refusedCounts(time.Now())
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
 		if n := refused[name]; n > 0 {
 			r.RefusedGateways = append(r.RefusedGateways, report.NameCount{Name: name, N: uint64(n)})

@@ -44,11 +44,11 @@ type Gateways struct {
 // setting of such a listener is an error.
 func NewGateways(open OpenEnvoy, cfg config.Gateways, answer config.Answer, stop config.Stop,
 	clients *httplimit.Clients, log *slog.Logger) (*Gateways, error) {
-	answers, err := answersOf(answer)
+	answers, err := responderOf(answer)
 	g := &Gateways{cfg: cfg, clients: clients, answers: answers, listeners: NewListeners(stop, clients, log),
 		log: log, guards: map[string]*auth.Guard{}}
 	g.metrics = append(g.metrics, metrics.Of(func() metrics.GatewayStats {
-		return metrics.GatewayStats{Refused: g.refused(time.Now())}
+		return metrics.GatewayStats{Refused: g.refusedCounts(time.Now())}
 	}))
 	if open != nil {
 		g.envoy = open()
@@ -121,7 +121,7 @@ func isOpen(addr string, asks bool, cfg config.Port) bool {
 func (g *Gateways) listenDecide(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.Decide
 	decide := decisionapi.Decide(parts.Gate)
-	guard, asks, err := g.guard("decide", cfg.HTTPToken, decide.SetSecrets)
+	guard, asks, err := g.newGuard("decide", cfg.HTTPToken, decide.SetSecrets)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (g *Gateways) listenDecide(ctx context.Context, parts *pipeline.Pipeline) e
 
 func (g *Gateways) listenCheck(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.Check
-	guard, asks, err := g.guard("check", cfg.HTTPToken, nil)
+	guard, asks, err := g.newGuard("check", cfg.HTTPToken, nil)
 	if err != nil {
 		return err
 	}
@@ -166,11 +166,11 @@ func (g *Gateways) listenCheck(ctx context.Context, parts *pipeline.Pipeline) er
 
 func (g *Gateways) listenEnvoy(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.Envoy
-	guard, asks, err := g.guard("envoy", config.HTTPToken{Token: cfg.Token, TokenFile: cfg.TokenFile}, nil)
+	guard, asks, err := g.newGuard("envoy", config.HTTPToken{Token: cfg.Token, TokenFile: cfg.TokenFile}, nil)
 	if err != nil {
 		return err
 	}
-	if err := guarded("envoy", cfg.Listen, asks, cfg.Port); err != nil {
+	if err := checkGuarded("envoy", cfg.Listen, asks, cfg.Port); err != nil {
 		return err
 	}
 	ln, err := g.listeners.openPort(ctx, "envoy", cfg.Listen, cfg.Port)
@@ -220,7 +220,7 @@ func (g *Gateways) listenSPOE(ctx context.Context, parts *pipeline.Pipeline) err
 
 func (g *Gateways) listenEdge(ctx context.Context, parts *pipeline.Pipeline) error {
 	cfg := g.cfg.Edge
-	guard, asks, err := g.guard("edge", cfg.HTTPToken, nil)
+	guard, asks, err := g.newGuard("edge", cfg.HTTPToken, nil)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func NewListeners(stop config.Stop, clients *httplimit.Clients, log *slog.Logger
 // their counts.
 func (l *Listeners) Open(ctx context.Context, name, addr string, cfg config.Listener,
 	h http.Handler) (*listener.Server, error) {
-	c := l.config(name, addr, cfg.Port)
+	c := l.listenerConfig(name, addr, cfg.Port)
 	c.Handler, c.HeaderTimeout, c.BodyTimeout, c.IdleTimeout = h, cfg.HeaderTimeout, cfg.BodyTimeout, cfg.IdleTimeout
 	s, err := listener.Listen(ctx, c)
 	if err == nil {
@@ -58,21 +58,21 @@ func (l *Listeners) Open(ctx context.Context, name, addr string, cfg config.List
 // openGuarded takes a port whose callers show a token or a certificate, or that only this machine can reach.
 func (l *Listeners) openGuarded(ctx context.Context, name, addr string, asks bool, cfg config.Listener,
 	h http.Handler) (*listener.Server, error) {
-	if err := guarded(name, addr, asks, cfg.Port); err != nil {
+	if err := checkGuarded(name, addr, asks, cfg.Port); err != nil {
 		return nil, err
 	}
 	return l.Open(ctx, name, addr, cfg, h)
 }
 
 func (l *Listeners) openPort(ctx context.Context, name, addr string, cfg config.Port) (*listener.Port, error) {
-	p, err := listener.Open(ctx, l.config(name, addr, cfg))
+	p, err := listener.Open(ctx, l.listenerConfig(name, addr, cfg))
 	if err == nil {
 		l.byName[name] = p
 	}
 	return p, Rejected(err)
 }
 
-func (l *Listeners) config(name, addr string, cfg config.Port) listener.Config {
+func (l *Listeners) listenerConfig(name, addr string, cfg config.Port) listener.Config {
 	l.files += cfg.MaxConnections
 	if name == "proxy" {
 		l.files += cfg.MaxConnections // each may have a connection to an upstream
@@ -120,8 +120,8 @@ func Rejected(err error) error {
 	return config.Usage("%w", err)
 }
 
-// guarded returns an error for an address that other machines can reach without credentials.
-func guarded(name, addr string, asked bool, cfg config.Port) error {
+// checkGuarded returns an error for an address that other machines can reach without credentials.
+func checkGuarded(name, addr string, asked bool, cfg config.Port) error {
 	if err := auth.CheckListen(addr, asked || cfg.TLSClientCA != ""); err != nil {
 		return config.Usage("%w (--%s.token, --%[2]s.token_file or --%[2]s.tls_client_ca)", err, name)
 	}
@@ -144,8 +144,8 @@ func (l *Listeners) warnOfFewFiles() {
 		"limit", open.Cur, "needed", need)
 }
 
-// answersOf returns the responder that the settings describe. Mistakes are found before anything listens.
-func answersOf(cfg config.Answer) (httplimit.Responder, error) {
+// responderOf returns the responder that the settings describe. Mistakes are found before anything listens.
+func responderOf(cfg config.Answer) (httplimit.Responder, error) {
 	a := httplimit.Responder{
 		Headers: hottype.HeaderStyle(cfg.Headers), ExposeHeaders: cfg.ExposeHeaders, DenyHeaders: cfg.Refusal,
 	}
@@ -163,7 +163,7 @@ func answersOf(cfg config.Answer) (httplimit.Responder, error) {
 	return a, nil
 }
 
-func (l *Listeners) stats() map[string]listener.Stats {
+func (l *Listeners) statsByName() map[string]listener.Stats {
 	st := make(map[string]listener.Stats, len(l.byName))
 	for name, s := range l.byName {
 		st[name] = s.Stats()
@@ -183,14 +183,14 @@ type AdminPage struct {
 func (l *Listeners) OpenAdmin(ctx context.Context, cfg config.Admin, reload *Reloader, adm admin.Config,
 	parts []metrics.Collector) (*AdminPage, error) {
 	defer l.warnOfFewFiles() // this listener is the last
-	adm = reload.shownBy(adm)
+	adm = reload.addToAdmin(adm)
 	var err error
-	if adm.Access, err = credentials(cfg); err != nil {
+	if adm.Access, err = readCredentials(cfg); err != nil {
 		return nil, err
 	}
 	limit := memoryLimit()
 	listeners := func() metrics.ListenerStats {
-		return metrics.ListenerStats{Listeners: l.stats(), MemoryLimit: limit}
+		return metrics.ListenerStats{Listeners: l.statsByName(), MemoryLimit: limit}
 	}
 	parts = append(parts, metrics.Of(listeners), metrics.Of(logbound.Of(l.log).Stats))
 	registry := metrics.New(adm.Namespace, adm.Version, l.log, parts...)
@@ -211,13 +211,13 @@ func (l *Listeners) OpenAdmin(ctx context.Context, cfg config.Admin, reload *Rel
 	if cfg.MetricsKeyLabels {
 		registry.Add(metrics.Of(s.Hottest))
 	}
-	reload.follow = rotation(s)
+	reload.checkSettings = tokenReplacer(s)
 	l.secrets.addTokens("admin.token", cfg.TokenFile, s.ReplaceSharedTokens)
-	registry.Add(metrics.Of(l.secrets.stats))
+	registry.Add(metrics.Of(l.secrets.fileStats))
 	if cfg.Listen == "" {
 		return &AdminPage{Server: s, secrets: l.secrets}, nil
 	}
-	if err := guarded("admin", cfg.Listen, !adm.Access.None(), cfg.Port); err != nil {
+	if err := checkGuarded("admin", cfg.Listen, !adm.Access.None(), cfg.Port); err != nil {
 		return nil, err
 	}
 	port, err := l.Open(ctx, "admin", cfg.Listen, cfg.Listener, s.Handler())
@@ -228,7 +228,7 @@ func (l *Listeners) OpenAdmin(ctx context.Context, cfg config.Admin, reload *Rel
 	return &AdminPage{s, port, l.secrets}, nil
 }
 
-func credentials(cfg config.Admin) (c auth.Credentials, err error) {
+func readCredentials(cfg config.Admin) (c auth.Credentials, err error) {
 	if c.Shared, err = auth.ReadTokens("admin.token", cfg.Token, cfg.TokenFile); err != nil {
 		return c, Rejected(err)
 	}
@@ -241,7 +241,7 @@ func credentials(cfg config.Admin) (c auth.Credentials, err error) {
 	return c, Rejected(err)
 }
 
-func rotation(s *admin.Server) func(*config.Parser) (func(), error) {
+func tokenReplacer(s *admin.Server) func(*config.Parser) (func(), error) {
 	return func(next *config.Parser) (func(), error) {
 		lines, _ := next.Setting("admin.tokens").(map[string]string)
 		tokens, err := auth.ParseTokens("admin.tokens", lines)

@@ -62,9 +62,9 @@ type Tables struct {
 	Detect config.Detect
 }
 
-// bytes returns an upper bound of the memory of the tables. The number of rules may grow without a restart, a subject
-// takes 300 bytes in a window, and the rest is for queues of counts.
-func (t Tables) bytes() int64 {
+// memoryBound returns an upper bound of the memory of the tables. The number of rules may grow without a restart, a
+// subject takes 300 bytes in a window, and the rest is for queues of counts.
+func (t Tables) memoryBound() int64 {
 	const queues = 256 << 20
 	return t.Cache + int64(t.Gate.MaxSubjects)*600 + int64(t.Tally.MaxKeys)<<10 +
 		int64(t.Detect.Counters)*200*int64(max(t.Rules, 32)) + queues
@@ -74,10 +74,11 @@ func (t Tables) bytes() int64 {
 // must be called after all listeners are open. GOMEMLIMIT in the environment takes precedence.
 func (l *Listeners) LimitMemory(t Tables) {
 	var bounds []int64
-	for _, st := range l.stats() {
+	for _, st := range l.statsByName() {
 		bounds = append(bounds, st.MemoryBound)
 	}
-	if limit := collectorLimit(t.bytes(), bounds, machineMemory(os.DirFS("/"))); environmentLimit == math.MaxInt64 {
+	if limit := collectorLimit(t.memoryBound(), bounds,
+		machineMemory(os.DirFS("/"))); environmentLimit == math.MaxInt64 {
 		debug.SetMemoryLimit(limit)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/app/config"
 )
 
-func TestMachineMemory(t *testing.T) {
+func TestMachineMemory_ReadsMachineAndContainer(t *testing.T) {
 	t.Parallel()
 	const meminfo, two, one = "proc/meminfo", "sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func TestCollectorLimit_FollowsWhatIsStated(t *testing.T) {
 	}
 }
 
-func TestCacheLargerThanTheMachine(t *testing.T) {
+func TestCheckCacheMemory_RejectsMoreThanMachine(t *testing.T) {
 	t.Parallel()
 	for bytes, want := range map[int64]string{64: "", 500: "", 501: "more than half", 1000: "more than half",
 		1001: "cache_memory 1001 is more than the 1000 bytes"} {
@@ -77,7 +77,7 @@ func TestCacheLargerThanTheMachine(t *testing.T) {
 	}
 }
 
-func TestTooFewOpenFiles(t *testing.T) {
+func TestListeners_WarnOfFewFiles(t *testing.T) {
 	t.Parallel()
 	for files, warned := range map[int]bool{0: false, 1 << 40: true} {
 		var said strings.Builder

@@ -35,16 +35,16 @@ type Reloader struct {
 	rules *ruleFollower          // has the rules in place of the file's; may be nil
 	check func(*rules.Set) error // checks the rules against the rest of the program; may be nil
 	apply func(*rules.Set)
-	// follow checks the settings of a new file that may change while the program runs, and returns a function that puts
-	// them in force. It is nil if there are no such settings.
-	follow func(next *config.Parser) (func(), error)
-	log    *slog.Logger
-	hup    chan os.Signal // taken from the start: a SIGHUP before Run must not end the process
-	calls  chan func()    // functions for Run to call
+	// checkSettings checks the settings of a new file that may change while the program runs, and returns a function
+	// that puts them in force. It is nil if there are no such settings.
+	checkSettings func(next *config.Parser) (func(), error)
+	log           *slog.Logger
+	hup           chan os.Signal // taken from the start: a SIGHUP before Run must not end the process
+	calls         chan func()    // functions for Run to call
 
-	mu    sync.Mutex // guards the fields below
-	stats metrics.ReloadStats
-	why   string // reason of the last failure; "" after a success
+	mu          sync.Mutex // guards the fields below
+	stats       metrics.ReloadStats
+	lastFailure string // reason of the last failure; "" after a success
 }
 
 // NewReloader returns the reloader of a program that is configured by file, or by no file if file is nil. The rules of
@@ -53,12 +53,12 @@ func NewReloader(file *config.Parser, store *ruleFollower, check func(*rules.Set
 	log *slog.Logger) *Reloader {
 	r := &Reloader{file: file, rules: store, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1),
 		calls: make(chan func())}
-	r.succeeded(time.Now())
+	r.recordSuccess(time.Now())
 	if r.hasFile() {
 		signal.Notify(r.hup, syscall.SIGHUP)
 	}
 	if file != nil {
-		r.warn(file.Warnings())
+		r.logWarnings(file.Warnings())
 	}
 	return r
 }
@@ -96,9 +96,9 @@ func (r *Reloader) Run(ctx context.Context) error {
 
 // applyUpdate applies a revision from the store, all of it or nothing.
 func (r *Reloader) applyUpdate(s *rules.Stored) {
-	next, set, err := r.rules.checked(r.file, s.Revision, r.check)
+	next, set, err := r.rules.checkRevision(r.file, s.Revision, r.check)
 	if err == nil {
-		r.install(next, set, func() { r.rules.recordApplied(s, nil) })
+		r.applyRules(next, set, func() { r.rules.recordApplied(s, nil) })
 		return
 	}
 	r.rules.recordApplied(s, err)
@@ -111,7 +111,7 @@ func (r *Reloader) validate(ctx context.Context, revision rules.Revision) (set *
 	done := make(chan struct{})
 	select {
 	case r.calls <- func() {
-		_, set, err = r.rules.checked(r.file, revision, r.check)
+		_, set, err = r.rules.checkRevision(r.file, revision, r.check)
 		close(done)
 	}:
 		<-done
@@ -128,7 +128,7 @@ func (r *Reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool 
 	info, _ := os.Stat(path) // info of a removed file is nil; reading reports the error
 	if !w.Settled(now, info) {
 		if w.StillChanging(now) {
-			r.failed(fmt.Errorf("%s keeps changing (for %v); it is read after %v without a change", path,
+			r.recordFailure(fmt.Errorf("%s keeps changing (for %v); it is read after %v without a change", path,
 				textfile.SettleTimeout, textfile.Settle))
 		}
 		return false
@@ -139,32 +139,32 @@ func (r *Reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool 
 	}
 	w.Done()
 	if err != nil {
-		r.failed(fmt.Errorf("cannot be read: %w; put it back", err))
+		r.recordFailure(fmt.Errorf("cannot be read: %w; put it back", err))
 		return true
 	}
-	if !asked && r.inForce(data) {
+	if !asked && r.isInForce(data) {
 		return true
 	}
-	if err := r.load(data, now); err != nil {
-		r.failed(err)
+	if err := r.loadFile(data, now); err != nil {
+		r.recordFailure(err)
 	}
 	return true
 }
 
-// inForce reports whether data is in force already and no failure is left to clear.
-func (r *Reloader) inForce(data []byte) bool {
+// isInForce reports whether data is in force already and no failure is left to clear.
+func (r *Reloader) isInForce(data []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.why == "" && string(data) == string(r.file.Data())
+	return r.lastFailure == "" && string(data) == string(r.file.Data())
 }
 
-// load applies the contents of the file, all of them or nothing.
-func (r *Reloader) load(data []byte, now time.Time) error {
+// loadFile applies the contents of the file, all of them or nothing.
+func (r *Reloader) loadFile(data []byte, now time.Time) error {
 	next, err := r.file.With(data)
 	if err != nil {
 		return err
 	}
-	set, restart, err := tried(r.file, next, r.check)
+	set, restart, err := checkReload(r.file, next, r.check)
 	if err != nil {
 		return err
 	}
@@ -173,20 +173,21 @@ func (r *Reloader) load(data []byte, now time.Time) error {
 			"change back. Nothing of the new file holds", r.file.Path(), strings.Join(restart, ", "))
 	}
 	settle := func() {}
-	if r.follow != nil {
-		if settle, err = r.follow(next); err != nil {
+	if r.checkSettings != nil {
+		if settle, err = r.checkSettings(next); err != nil {
 			return err
 		}
 	}
-	r.install(next, set, func() {
+	r.applyRules(next, set, func() {
 		settle()
-		r.succeeded(now)
+		r.recordSuccess(now)
 	})
 	return nil
 }
 
-// tried returns the checked rules of next, and the settings that cannot change while a program runs with file.
-func tried(file, next *config.Parser, check func(*rules.Set) error) (set *rules.Set, restart []string, err error) {
+// checkReload returns the checked rules of next, and the settings that cannot change while a program runs with file.
+func checkReload(file, next *config.Parser,
+	check func(*rules.Set) error) (set *rules.Set, restart []string, err error) {
 	if set, err = next.RulesToRun(); err != nil {
 		return nil, nil, err
 	}
@@ -196,11 +197,12 @@ func tried(file, next *config.Parser, check func(*rules.Set) error) (set *rules.
 	return set, nil, check(set)
 }
 
-// install puts checked rules in force, and then calls settle for the settings that came with them and for the metrics.
-// It logs last, because a reader of the line expects the metrics to agree with it.
-func (r *Reloader) install(next *config.Parser, set *rules.Set, settle func()) {
+// applyRules puts checked rules in force, and then calls settle for the settings that came with them and for the
+// metrics. It logs last, because a reader of the line expects the metrics to agree with it.
+func (r *Reloader) applyRules(next *config.Parser, set *rules.Set, settle func()) {
 	removed, path := r.file.Removed(next), next.RulesFrom()
-	r.warn(slices.DeleteFunc(next.Warnings(), func(w string) bool { return slices.Contains(r.file.Warnings(), w) }))
+	r.logWarnings(slices.DeleteFunc(next.Warnings(),
+		func(w string) bool { return slices.Contains(r.file.Warnings(), w) }))
 	r.apply(set)
 	r.file = next
 	settle()
@@ -211,24 +213,24 @@ func (r *Reloader) install(next *config.Parser, set *rules.Set, settle func()) {
 	r.log.Info("configuration read again", "file", path, "rules", len(set.Rules))
 }
 
-func (r *Reloader) warn(warnings []string) {
+func (r *Reloader) logWarnings(warnings []string) {
 	for _, w := range warnings {
 		r.log.Warn(w)
 	}
 }
 
-func (r *Reloader) failed(err error) {
+func (r *Reloader) recordFailure(err error) {
 	r.mu.Lock()
-	r.why, r.stats.Success = err.Error(), false
+	r.lastFailure, r.stats.Success = err.Error(), false
 	r.mu.Unlock()
 	r.log.Error("configuration not changed, the rules from before hold: the new one is rejected", "file", r.file.Path(),
 		"err", err)
 }
 
-func (r *Reloader) succeeded(now time.Time) {
+func (r *Reloader) recordSuccess(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.why = ""
+	r.lastFailure = ""
 	r.stats = metrics.ReloadStats{Success: true, Timestamp: now.Unix()}
 	if r.hasFile() {
 		sum := sha256.Sum256(r.file.Data())
@@ -246,12 +248,12 @@ func (r *Reloader) Stats() metrics.ReloadStats {
 
 // FillReport records in a report the version of the rules that run.
 func (r *Reloader) FillReport(to *report.Limiter) {
-	to.RulesVersion, to.RejectedRulesVersion = r.rules.versions()
+	to.RulesVersion, to.RejectedRulesVersion = r.rules.ruleVersions()
 }
 
 // FillAggregatorReport records in a report the version of the rules that run.
 func (r *Reloader) FillAggregatorReport(to *report.Aggregator) {
-	to.RulesVersion, to.RejectedRulesVersion = r.rules.versions()
+	to.RulesVersion, to.RejectedRulesVersion = r.rules.ruleVersions()
 }
 
 // AddTo runs the reloader, and the follower of a store if the program has one.
@@ -266,7 +268,7 @@ func (r *Reloader) AddTo(s *lifecycle.Stages) {
 func (r *Reloader) Metrics() []metrics.Collector {
 	parts := []metrics.Collector{metrics.Of(r.Stats)}
 	if r.rules != nil {
-		parts = append(parts, metrics.Of(r.rules.stats))
+		parts = append(parts, metrics.Of(r.rules.ruleStats))
 	}
 	return parts
 }

@@ -77,7 +77,7 @@ func (r *reloading) wantApplied(when string, n int) {
 
 // A file that is rejected changes nothing. The log names the file and the remedy, and the metrics report the failure
 // until a valid file comes.
-func TestBadReloadsChangeNothing(t *testing.T) {
+func TestReloader_RejectedFileChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		text string
@@ -136,7 +136,7 @@ func TestBadReloadsChangeNothing(t *testing.T) {
 }
 
 // Values of flags do not depend on the file, and settings of other programs are ignored.
-func TestSettingsThatDoNotCountAtAReload(t *testing.T) {
+func TestReloader_IgnoresFlagsAndForeignSettings(t *testing.T) {
 	t.Parallel()
 	r := startReloading(t, goodRules, "--redis.addr", "10.9.9.9:6379")
 	r.write(strings.Replace(goodRules, "10.0.0.1", "10.0.0.2", 1) + "proxy: {listen: '127.0.0.1:1'}\n")
@@ -146,7 +146,7 @@ func TestSettingsThatDoNotCountAtAReload(t *testing.T) {
 	r.wantApplied("settings of others", 1)
 }
 
-func TestReloadListsWhatItRemoved(t *testing.T) {
+func TestReloader_LogsRemovedSettings(t *testing.T) {
 	t.Parallel()
 	r := startReloading(t, goodRules+"overrides:\n  - {key: 'topic?id=1', action: block}\n")
 	r.write(goodRules)
@@ -193,7 +193,7 @@ func TestReloader_LogsAfterItsMetrics(t *testing.T) {
 
 // A file that is being written is read when it no longer changes. Its first half is not applied, even if it is a valid
 // file.
-func TestFileThatIsBeingWritten(t *testing.T) {
+func TestReloader_WaitsForSettledFile(t *testing.T) {
 	t.Parallel()
 	second := "  - {name: page, match: {path: /page}, params: [id], hot: {rate: 200}, limit: {rate: 100}}\n"
 	r := startReloading(t, goodRules)
@@ -231,7 +231,7 @@ func TestFileThatIsBeingWritten(t *testing.T) {
 
 // Editors rename a new file over the old one, Kubernetes exchanges a link in the
 // path, others take the file away for a moment.
-func TestFilesThatAreReplaced(t *testing.T) {
+func TestReloader_FollowsReplacedFiles(t *testing.T) {
 	t.Parallel()
 	other := strings.Replace(goodRules, "200", "300", 1)
 	r := startReloading(t, goodRules)
@@ -293,19 +293,19 @@ func TestFilesThatAreReplaced(t *testing.T) {
 	}
 }
 
-func TestReloadWithoutAFile(t *testing.T) {
+func TestReloader_RunsWithoutFile(t *testing.T) {
 	t.Parallel()
 	r := NewReloader(nil, nil, nil, nil, quiet)
 	if st := r.Stats(); !st.Success || st.Hash != 0 || st.Timestamp == 0 {
 		t.Errorf("%+v", st)
 	}
-	c := r.shownBy(admin.Config{Config: live.Config{
+	c := r.addToAdmin(admin.Config{Config: live.Config{
 		Status: func() []admin.Status { return []admin.Status{{Name: "a"}} },
 	}})
 	if list := c.Status(); len(list) != 1 {
 		t.Errorf("status %v", list)
 	}
-	r.why = "oops"
+	r.lastFailure = "oops"
 	if list := c.Status(); len(list) != 2 || list[1].OK || !strings.Contains(list[1].Value, "oops") {
 		t.Errorf("status of a failure %v", list)
 	}

@@ -129,7 +129,7 @@ func (c *ruleFollower) next() <-chan *rules.Stored {
 func (c *ruleFollower) recordApplied(s *rules.Stored, err error) {
 	var copyErr error
 	if err == nil {
-		copyErr = c.save(s)
+		copyErr = c.saveCopy(s)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,8 +140,8 @@ func (c *ruleFollower) recordApplied(s *rules.Stored, err error) {
 	c.applied, c.running, c.rejected, c.rejectErr, c.copyErr = true, s.Revision, rules.Revision{}, nil, copyErr
 }
 
-// save writes the copy. A failure to write it must not prevent the rules from being applied.
-func (c *ruleFollower) save(s *rules.Stored) error {
+// saveCopy writes the copy. A failure to write it must not prevent the rules from being applied.
+func (c *ruleFollower) saveCopy(s *rules.Stored) error {
 	err := c.copy.Save(s)
 	if err != nil {
 		c.log.Warn("no copy of the rules is kept: a start while the store is away would have none", "copy",
@@ -159,11 +159,11 @@ func (c *ruleFollower) isRejected() bool {
 	return c.rejected.Version != 0
 }
 
-// check is a check of /readyz. It fails if a started program lacks the rules that the others run: it rejects the rules
-// of the store or has no copy of them. A program that has run rules of the store stays ready when it rejects the next
-// ones, or one bad push would take every limiter out of service at once. Until the first push the rules of the file are
-// the intended ones.
-func (c *ruleFollower) check(context.Context) error {
+// checkReady implements a check of /readyz. It fails if a started program lacks the rules that the others run: it
+// rejects the rules of the store or has no copy of them. A program that has run rules of the store stays ready when it
+// rejects the next ones, or one bad push would take every limiter out of service at once. Until the first push the
+// rules of the file are the intended ones.
+func (c *ruleFollower) checkReady(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -177,9 +177,9 @@ func (c *ruleFollower) check(context.Context) error {
 	return nil
 }
 
-// versions returns the versions of the rules that run and of the rules that were rejected last. A version is 0 if there
-// are no such rules or the follower is nil.
-func (c *ruleFollower) versions() (running, rejected int64) {
+// ruleVersions returns the versions of the rules that run and of the rules that were rejected last. A version is 0 if
+// there are no such rules or the follower is nil.
+func (c *ruleFollower) ruleVersions() (running, rejected int64) {
 	if c == nil {
 		return 0, 0
 	}
@@ -188,7 +188,7 @@ func (c *ruleFollower) versions() (running, rejected int64) {
 	return c.running.Version, c.rejected.Version
 }
 
-func (c *ruleFollower) status() admin.Status {
+func (c *ruleFollower) adminStatus() admin.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := admin.Status{Name: "rules", Value: fmt.Sprintf("version %d of %s", c.running.Version, c.name)}
@@ -210,7 +210,7 @@ func (c *ruleFollower) status() admin.Status {
 	return st
 }
 
-func (c *ruleFollower) stats() metrics.RulesStats {
+func (c *ruleFollower) ruleStats() metrics.RulesStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := metrics.RulesStats{

@@ -40,7 +40,7 @@ func FollowRules(ctx context.Context, cfg CentralConfig, file *config.Parser, ch
 	if c.store, c.close, err = cfg.Open(cfg, set.Namespace, log); err != nil {
 		return nil, nil, err
 	}
-	first, err := c.begin(ctx, file, check)
+	first, err := c.findFirstRules(ctx, file, check)
 	if err != nil {
 		return nil, nil, errors.Join(err, c.close())
 	}
@@ -55,8 +55,8 @@ type CentralConfig struct {
 	Open  OpenRules    // nil: the program has no central store
 }
 
-// begin finds the rules to start with. It logs why better ones cannot be used.
-func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
+// findFirstRules finds the rules to start with. It logs why better ones cannot be used.
+func (c *ruleFollower) findFirstRules(ctx context.Context, file *config.Parser,
 	check func(*rules.Set) error) (*config.Parser, error) {
 	short, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	stored, storeErr := c.store.Read(short)
@@ -66,7 +66,7 @@ func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
 	}
 	if storeErr == nil {
 		if p, err := c.applyFirst(file, stored, check); err == nil {
-			c.applied, c.seen, c.copyErr = true, stored, c.save(stored)
+			c.applied, c.seen, c.copyErr = true, stored, c.saveCopy(stored)
 			return p, nil
 		} else {
 			storeErr, c.rejected, c.rejectErr = err, stored.Revision, err
@@ -99,7 +99,7 @@ func (c *ruleFollower) begin(ctx context.Context, file *config.Parser,
 // applyFirst checks the rules with which a program would start, and records them as running.
 func (c *ruleFollower) applyFirst(file *config.Parser, stored *rules.Stored,
 	check func(*rules.Set) error) (*config.Parser, error) {
-	p, _, err := c.checked(file, stored.Revision, check)
+	p, _, err := c.checkRevision(file, stored.Revision, check)
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +107,14 @@ func (c *ruleFollower) applyFirst(file *config.Parser, stored *rules.Stored,
 	return p, nil
 }
 
-// checked returns the parser and the rules with which this program would run revision r.
-func (c *ruleFollower) checked(file *config.Parser, r rules.Revision,
+// checkRevision returns the parser and the rules with which this program would run revision r.
+func (c *ruleFollower) checkRevision(file *config.Parser, r rules.Revision,
 	check func(*rules.Set) error) (*config.Parser, *rules.Set, error) {
 	next, err := file.WithRules(fmt.Sprintf("version-%d.yaml", r.Version), r.Text)
 	if err != nil {
 		return nil, nil, err
 	}
-	set, restart, err := tried(file, next, check)
+	set, restart, err := checkReload(file, next, check)
 	if len(restart) > 0 {
 		err = fmt.Errorf("%s: namespace %q differs from the namespace of this program", next.RulesFrom(), set.Namespace)
 	}
@@ -195,23 +195,24 @@ func versionOf(s *rules.Stored) int64 {
 	return s.Version
 }
 
-// shownBy adds the failure of the last reload to the status lines of an admin page, and the central store of rules to
-// its API and its readiness.
-func (r *Reloader) shownBy(c admin.Config) admin.Config {
+// addToAdmin adds the failure of the last reload to the status lines of an admin page, and the central store of rules
+// to its API and its readiness.
+func (r *Reloader) addToAdmin(c admin.Config) admin.Config {
 	if r.rules != nil {
 		c.Central = ruleAdmin{r.rules, r}
-		ready := map[string]func(context.Context) error{"rules": r.rules.check}
+		ready := map[string]func(context.Context) error{"rules": r.rules.checkReady}
 		maps.Copy(ready, c.Ready)
 		c.Ready = ready
 	}
 	addStatus(&c, func() (list []admin.Status) {
 		if r.rules != nil {
-			list = append(list, r.rules.status())
+			list = append(list, r.rules.adminStatus())
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.why != "" {
-			list = append(list, admin.Status{Name: "configuration", Value: "the last reload was rejected: " + r.why})
+		if r.lastFailure != "" {
+			list = append(list, admin.Status{Name: "configuration",
+				Value: "the last reload was rejected: " + r.lastFailure})
 		}
 		return list
 	})

@@ -99,7 +99,7 @@ func (f *following) start() (string, error) {
 		}
 		return nil
 	}
-	first, err := c.begin(context.Background(), p, check)
+	first, err := c.findFirstRules(context.Background(), p, check)
 	if err != nil {
 		return "", err
 	}
@@ -149,25 +149,26 @@ func (f *following) want(when, name string, version int64, ok bool) {
 	if last := f.applied[max(len(f.applied)-1, 0):]; name != "" && (len(last) == 0 || last[0] != name) {
 		f.t.Errorf("%s: applied %v, want %q", when, f.applied, name)
 	}
-	if st := f.rules.stats(); st.Version != version || f.rules.status().OK != ok || f.Stats().Success == st.Rejected {
-		f.t.Errorf("%s: %+v, %+v; want version %d, ok %v", when, st, f.rules.status(), version, ok)
+	if st := f.rules.ruleStats(); st.Version != version || f.rules.adminStatus().OK != ok ||
+		f.Stats().Success == st.Rejected {
+		f.t.Errorf("%s: %+v, %+v; want version %d, ok %v", when, st, f.rules.adminStatus(), version, ok)
 	}
 }
 
 const newsFile = "namespace: news\n"
 
-func TestStartGoesByTheStoreThenTheCopyThenTheFile(t *testing.T) {
+func TestFollowRules_PrefersStoreThenCopyThenFile(t *testing.T) {
 	t.Parallel()
 	f := newFollowing(t, newsFile+storeRules("file"))
 	f.mustStart("file")
-	if f.rules.status().OK || f.rules.stats().Version != 0 {
-		t.Errorf("%+v: the file's rules are not those of the store", f.rules.status())
+	if f.rules.adminStatus().OK || f.rules.ruleStats().Version != 0 {
+		t.Errorf("%+v: the file's rules are not those of the store", f.rules.adminStatus())
 	}
 	f.push(storeRules("stored"))
 	f.mustStart("stored")
 	f.store.err = errors.New("away")
 	f.mustStart("stored") // by the copy
-	if st := f.rules.stats(); st.Version != 1 || !st.StoreFailing {
+	if st := f.rules.ruleStats(); st.Version != 1 || !st.StoreFailing {
 		t.Errorf("%+v", st)
 	}
 	f.store.err = nil
@@ -188,7 +189,7 @@ func TestStartGoesByTheStoreThenTheCopyThenTheFile(t *testing.T) {
 }
 
 // Rules that a program cannot run are rejected with an error. The copy stays the last valid one.
-func TestBadRulesInTheStoreChangeNothing(t *testing.T) {
+func TestRuleFollower_RejectedRulesChangeNothing(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"no YAML":           "rules: [",
@@ -223,7 +224,7 @@ func TestBadRulesInTheStoreChangeNothing(t *testing.T) {
 }
 
 // A store that lost its data gets it back; the rules in force stay.
-func TestLostRulesAreWrittenBack(t *testing.T) {
+func TestRuleFollower_WritesLostRulesBack(t *testing.T) {
 	t.Parallel()
 	f := newFollowing(t, newsFile+storeRules("file"))
 	f.push(storeRules("one"))
@@ -242,7 +243,7 @@ func TestLostRulesAreWrittenBack(t *testing.T) {
 	// A process that may not write reports that, and tries again when it may.
 	f.store.stored, f.now = nil, f.now.Add(writeBackEvery-1)
 	f.want("too soon", "", 2, false)
-	if !f.rules.stats().Behind {
+	if !f.rules.ruleStats().Behind {
 		t.Error("does not say that the store is behind")
 	}
 	f.now = f.now.Add(1)
@@ -266,7 +267,7 @@ func (f *following) pushHere(before int64, text string) (*rules.Stored, error) {
 	return ruleAdmin{f.rules, f.Reloader}.Change(ctx, before, rules.Revision{Text: text})
 }
 
-func TestPushIsCheckedBeforeItIsStored(t *testing.T) {
+func TestRuleAdmin_ChecksPushBeforeWriting(t *testing.T) {
 	t.Parallel()
 	f := newFollowing(t, newsFile+storeRules("file"))
 	f.bad = "greedy"
@@ -294,7 +295,7 @@ func TestPushIsCheckedBeforeItIsStored(t *testing.T) {
 }
 
 // The copy is best effort: a disk that cannot be written is logged, and the rules hold.
-func TestRulesHoldWithoutADisk(t *testing.T) {
+func TestRuleFollower_AppliesRulesWithoutDisk(t *testing.T) {
 	t.Parallel()
 	f := newFollowing(t, newsFile+storeRules("file"))
 	f.push(storeRules("one"))
@@ -302,36 +303,37 @@ func TestRulesHoldWithoutADisk(t *testing.T) {
 	f.rules.copy = filestore.NewRulesCopy(f.dir+"/hotparam.yaml", "news")
 	f.push(storeRules("two"))
 	f.want("two", "two", 2, false)
-	if st := f.rules.stats(); !st.CopyFailing || !strings.Contains(f.said.String(), "no copy of the rules is kept") {
+	if st := f.rules.ruleStats(); !st.CopyFailing || !strings.Contains(f.said.String(), "no copy of the rules is kept") {
 		t.Errorf("%+v: %s", st, f.said.String())
 	}
 }
 
 // The settings of the file are followed as before while the rules are those of the store.
-func TestFileIsReloadedBesideTheStore(t *testing.T) {
+func TestReloader_FollowsFileBesideStore(t *testing.T) {
 	t.Parallel()
 	f := newFollowing(t, newsFile+storeRules("file"))
 	f.push(storeRules("stored"))
 	f.mustStart("stored")
-	if err := f.load([]byte(newsFile+storeRules("other")), time.Now()); err != nil {
+	if err := f.loadFile([]byte(newsFile+storeRules("other")), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if f.applied[len(f.applied)-1] != "stored" {
 		t.Errorf("applied %v: the rules of the file hold", f.applied)
 	}
-	if err := f.load([]byte("namespace: olds\n"), time.Now()); err == nil || !strings.Contains(err.Error(), "namespace") {
+	if err := f.loadFile([]byte("namespace: olds\n"), time.Now()); err == nil ||
+		!strings.Contains(err.Error(), "namespace") {
 		t.Errorf("another namespace: %v", err)
 	}
 }
 
 // A start that could not take the rules of the store is not ready until it has some, so that a rollout stops there.
 // One bad push takes no limiter out of service that runs good ones, and the file's rules do until the first push.
-func TestReadyOnceTheRulesOfTheStoreHold(t *testing.T) {
+func TestRuleFollower_IsReadyOnceRulesHold(t *testing.T) {
 	t.Parallel()
 	f := newFollowing(t, newsFile+storeRules("file"))
 	ready := func(when, why string) {
 		t.Helper()
-		err := f.rules.check(context.Background())
+		err := f.rules.checkReady(context.Background())
 		if why == "" && err != nil || why != "" && (err == nil || !strings.Contains(err.Error(), why)) {
 			t.Errorf("%s: %v, want %q", when, err, why)
 		}

@@ -11,7 +11,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func TestScheduleRunsAfterAPanic(t *testing.T) {
+func TestOnSchedule_RunsAfterPanicAndError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 65*time.Second)

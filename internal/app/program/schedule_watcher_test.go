@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-func TestTurnsAreToldWhenSchedulesBeginAndEnd(t *testing.T) {
+func TestScheduleWatcher_ReportsBeginAndEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // its clock begins at midnight of 2000-01-01, UTC
 		evening := rules.Schedule{From: "0 20 * * *", For: 2 * time.Hour}
@@ -53,7 +53,7 @@ func TestTurnsAreToldWhenSchedulesBeginAndEnd(t *testing.T) {
 	})
 }
 
-func TestAScheduledJobThatPanicsRunsAgain(t *testing.T) {
+func TestOnSchedule_RunsAgainAfterEachPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+time.Second)

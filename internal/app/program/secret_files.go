@@ -19,8 +19,8 @@ import (
 // secretFiles reads files of tokens again when they change, and at SIGHUP. A file that cannot be used changes nothing,
 // and is reported until it can be used again. Files must be added before Run.
 type secretFiles struct {
-	log *slog.Logger
-	all []*secretFile
+	log   *slog.Logger
+	files []*secretFile
 	// hup is taken with the first file, so that a SIGHUP before Run does not end the process. It is nil without a file.
 	hup chan os.Signal
 
@@ -50,7 +50,7 @@ func (s *secretFiles) addTokens(setting, path string, replace func([]string) boo
 		signal.Notify(s.hup, syscall.SIGHUP)
 	}
 	s.valid[setting+"_file"] = true
-	s.all = append(s.all, &secretFile{path: path, setting: setting + "_file", use: func() (bool, error) {
+	s.files = append(s.files, &secretFile{path: path, setting: setting + "_file", use: func() (bool, error) {
 		tokens, err := auth.ReadTokens(setting, "", path)
 		return err == nil && replace(tokens), err
 	}})
@@ -65,19 +65,19 @@ func (s *secretFiles) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.hup:
-			for _, f := range s.all {
+			for _, f := range s.files {
 				f.watch.Ask(time.Now())
 			}
 		case <-tick.C:
-			for _, f := range s.all {
-				s.look(f, time.Now())
+			for _, f := range s.files {
+				s.checkFile(f, time.Now())
 			}
 		}
 	}
 }
 
-// look reads a file if it has changed and the change has settled.
-func (s *secretFiles) look(f *secretFile, now time.Time) {
+// checkFile reads a file if it has changed and the change has settled.
+func (s *secretFiles) checkFile(f *secretFile, now time.Time) {
 	info, _ := os.Stat(f.path) // info of a removed file is nil; reading reports the error
 	if !f.watch.Settled(now, info) {
 		if f.watch.StillChanging(now) {
@@ -102,7 +102,7 @@ func (s *secretFiles) report(f *secretFile, changed bool, err error) {
 	}
 }
 
-func (s *secretFiles) stats() metrics.SecretFileStats {
+func (s *secretFiles) fileStats() metrics.SecretFileStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return metrics.SecretFileStats{Valid: maps.Clone(s.valid)}

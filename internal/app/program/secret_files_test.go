@@ -72,7 +72,7 @@ func TestSecretFiles_ReplaceTokensWithoutAGap(t *testing.T) {
 			if a, b := status(before), status(after); a != step.old || b != step.newest {
 				t.Errorf("file %q: the old token %d, the new one %d", step.text, a, b)
 			}
-			if valid := s.stats().Valid["check.token_file"]; valid != !strings.Contains(said, "level=ERROR") {
+			if valid := s.fileStats().Valid["check.token_file"]; valid != !strings.Contains(said, "level=ERROR") {
 				t.Errorf("file %q: valid %v", step.text, valid)
 			}
 		}

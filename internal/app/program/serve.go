@@ -164,7 +164,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		}
 	}
 	if l.cfg.Proxy.Upstream != "" {
-		if err := l.gateways.ListenProxy(ctx, l.cfg.Proxy, l.cfg.Answer.Script, l.parts, l.watched); err != nil {
+		if err := l.gateways.ListenProxy(ctx, l.cfg.Proxy, l.cfg.Answer.Script, l.parts, l.wrapLearning); err != nil {
 			return err
 		}
 	}
@@ -209,8 +209,8 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	return nil
 }
 
-// watched returns next, wrapped so that the program learns from its requests if it learns at all.
-func (l *Local) watched(next http.Handler) http.Handler {
+// wrapLearning returns next, wrapped so that the program learns from its requests if it learns at all.
+func (l *Local) wrapLearning(next http.Handler) http.Handler {
 	if l.learning == nil {
 		return next
 	}

@@ -101,11 +101,11 @@ func Validate(path string) (*rules.Set, []string, error) {
 // cannot run. The parts check their settings again when they are built.
 func checkServe(cfg *config.Serve, set *rules.Set, log *slog.Logger) error {
 	errs := []error{TakeUpstreams(&cfg.Proxy, set), CheckCounters(cfg.Detect)(set), checkHistory(cfg.History)}
-	_, err := answersOf(cfg.Answer)
+	_, err := responderOf(cfg.Answer)
 	errs = append(errs, err)
-	access, err := credentials(cfg.Admin)
+	access, err := readCredentials(cfg.Admin)
 	if err == nil && cfg.Admin.Listen != "" {
-		err = guarded("admin", cfg.Admin.Listen, !access.None(), cfg.Admin.Port)
+		err = checkGuarded("admin", cfg.Admin.Listen, !access.None(), cfg.Admin.Port)
 	}
 	errs = append(errs, err)
 	_, err = proxyConfig(cfg.Proxy, log)

@@ -28,13 +28,13 @@ func withTokens(tokens ...string) string {
 
 // A token is replaced without a restart and without a gap. An invalid token, or the absence of the last one, leaves
 // everything unchanged.
-func TestReloadReplacesTokens(t *testing.T) {
+func TestReloader_ReplacesTokens(t *testing.T) {
 	t.Parallel()
 	before, after := auth.NewToken(), auth.NewToken()
 	r := startReloading(t, withTokens(before))
 	var tokens map[string]string
 	tokens, _ = r.file.Setting("admin.tokens").(map[string]string)
-	who, err := credentials(config.Admin{Tokens: tokens})
+	who, err := readCredentials(config.Admin{Tokens: tokens})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestReloadReplacesTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.follow = rotation(s)
+	r.checkSettings = tokenReplacer(s)
 	r.after(2 * textfile.Settle)
 	status := func(token string) int {
 		req, rec := httptest.NewRequest(http.MethodGet, "/v1/hot", nil), httptest.NewRecorder()

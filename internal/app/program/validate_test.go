@@ -9,7 +9,7 @@ import (
 )
 
 // A file that validate calls right is one that serve starts with.
-func TestValidateJudgesWhatServeJudges(t *testing.T) {
+func TestValidate_AcceptsWhatServeAccepts(t *testing.T) {
 	t.Parallel()
 	const rule = "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 5}}]\n"
 	for text, want := range map[string]string{

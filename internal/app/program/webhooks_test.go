@@ -8,8 +8,8 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/notify"
 )
 
-// TestWebhooksAreOneLine, which is good only while each works and has lost nothing for an hour.
-func TestWebhooksAreOneLine(t *testing.T) {
+// TestWebhookStatus_IsOneLine, which is good only while each works and has lost nothing for an hour.
+func TestWebhookStatus_IsOneLine(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	good, bad := notify.WebhookStats{Sent: 3}, notify.WebhookStats{Failing: true, Err: "answered 503"}

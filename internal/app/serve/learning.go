@@ -46,7 +46,7 @@ func (l *Learning) check(stateDir, configFile string) error {
 		return config.Usage("--learn %v must be above 0s and at most %v, such as 10m", l.For, maxLearn)
 	}
 	l.Out = cmp.Or(l.Out, filepath.Join(stateDir, learnedName))
-	if isFile(l.Out, configFile) {
+	if isSameFile(l.Out, configFile) {
 		return config.Usage("--learn-out %s is the file of --config, which is in force: write somewhere else", l.Out)
 	}
 	probe, err := os.CreateTemp(filepath.Dir(l.Out), ".hotparam-learn-*")
@@ -56,7 +56,7 @@ func (l *Learning) check(stateDir, configFile string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-func isFile(a, b string) bool {
+func isSameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
@@ -91,13 +91,14 @@ func (l *Learning) Open(cfg config.Serve, set func() *rules.Set, clients *httpli
 		return nil, fmt.Errorf("learn: requests cannot be kept in --state.dir: %w", err)
 	}
 	return &learning{
-		Learning: *l, spool: spool, notes: notTaken(set()), grace: cfg.Stop.Timeout / 2, log: log,
+		Learning: *l, spool: spool, notes: missingSettings(set()), grace: cfg.Stop.Timeout / 2, log: log,
 		recorder: requestlog.New(requestlog.Config{To: spool, MaxBytes: maxRecorded, Rules: set, Clients: clients}),
 	}, nil
 }
 
-// notTaken returns a note that names the settings in force that a learned file does not contain.
-func notTaken(set *rules.Set) []string {
+// missingSettings returns a note that names the settings in force that a learned file does not contain, or nil if there
+// are none.
+func missingSettings(set *rules.Set) []string {
 	var all []string
 	for _, f := range []struct {
 		name string
@@ -134,7 +135,7 @@ func (l *learning) Run(ctx context.Context) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(l.grace, end) })()
-	if err := l.write(work, time.Since(began)); err != nil {
+	if err := l.learnRules(work, time.Since(began)); err != nil {
 		l.log.Error("nothing was learned", "file", l.Out, "err", err)
 		fmt.Fprintf(l.Output, "nothing was learned: %v\n", err)
 	}
@@ -142,7 +143,7 @@ func (l *learning) Run(ctx context.Context) error {
 	return nil
 }
 
-func (l *learning) write(ctx context.Context, looked time.Duration) error {
+func (l *learning) learnRules(ctx context.Context, looked time.Duration) error {
 	n, missed := l.recorder.Written(), l.recorder.Dropped()
 	if n < minRequests {
 		return fmt.Errorf("learn: %d requests in %v; at least %d are needed: watch longer, or give access logs to "+
@@ -167,7 +168,7 @@ func (l *learning) write(ctx context.Context, looked time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := l.save(p); err != nil {
+	if err := l.writeFile(p); err != nil {
 		return err
 	}
 	l.log.Info("learned", "file", l.Out, "requests", n, "looked", looked, "missed", missed, "rules", p.Rules(),
@@ -177,8 +178,8 @@ func (l *learning) write(ctx context.Context, looked time.Duration) error {
 	return err
 }
 
-// save writes the file as a whole or not at all, and never replaces a file.
-func (l *learning) save(p *learn.Proposal) error {
+// writeFile writes the file as a whole or not at all, and never replaces a file.
+func (l *learning) writeFile(p *learn.Proposal) error {
 	var text bytes.Buffer
 	if err := p.WriteYAML(&text); err != nil {
 		return err

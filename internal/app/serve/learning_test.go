@@ -90,7 +90,7 @@ func (s *learningSite) end() string {
 	return string(text)
 }
 
-func TestServeLearns(t *testing.T) {
+func TestLearning_WritesConfiguration(t *testing.T) {
 	t.Parallel()
 	set, err := rules.ParseWith(
 		"rules.yaml",
@@ -139,7 +139,7 @@ func TestServeLearns(t *testing.T) {
 }
 
 // A program that is stopped early learns from its requests so far, and reports for how long it watched.
-func TestLearningEndsEarly(t *testing.T) {
+func TestLearning_UsesRequestsSoFarIfStopped(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[int]string{100: "It looked for 1m40s and not for 10m0s", 2: ""} {
 		synctest.Test(t, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestLearningEndsEarly(t *testing.T) {
 	}
 }
 
-func TestLearningOverwritesNothing(t *testing.T) {
+func TestLearning_OverwritesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := startLearning(t, time.Minute, rules.Default())
@@ -184,7 +184,7 @@ func TestLearningOverwritesNothing(t *testing.T) {
 }
 
 // Settings that cannot work are reported at the start.
-func TestWrongLearning(t *testing.T) {
+func TestLearning_RejectsSettingsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	inForce := filepath.Join(dir, "hotparam.yaml")
