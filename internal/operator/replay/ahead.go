@@ -15,7 +15,7 @@ type piece struct {
 // pieceBytes is about the size of the records of a piece, in bytes.
 const pieceBytes = 64 << 10
 
-// read judges complete seconds while a second goroutine reads ahead, by at most three pieces.
+// read handles complete seconds while a second goroutine reads ahead, by at most three pieces.
 func (r *replayer) read(ctx context.Context) error {
 	reading, stop := context.WithCancel(ctx)
 	pieces := make(chan piece, 1)

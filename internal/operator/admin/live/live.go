@@ -258,7 +258,8 @@ func (s *Service) PublishSchedule(o rules.Override, began bool, at time.Time) {
 	s.emitChange(c)
 }
 
-// emitChange numbers a change, keeps it and sends it. The caller holds mu, which keeps numbers and stream in one order.
+// emitChange numbers a change, stores it and sends it. The caller holds mu, which keeps numbers and stream in one
+// order.
 func (s *Service) emitChange(c Change) {
 	c.Seq = s.changes.Add(1)
 	s.recent.changes = appendBounded(s.recent.changes, c, keepChanges)

@@ -44,7 +44,7 @@ const (
 	minReportInterval = 500 * time.Millisecond
 	// quietAfter is the time without a new report after which a limiter no longer counts.
 	quietAfter = 5 * time.Second
-	// forgetAfter is the time after which it is forgotten. If it comes back, it begins again.
+	// forgetAfter is the time without a report after which a limiter is removed. If it comes back, it begins again.
 	forgetAfter = time.Minute
 	// maxInstances bounds the memory for limiters. Further limiters are ignored.
 	maxInstances = 4096
