@@ -66,7 +66,7 @@ func ask(h http.Handler, method, target, name string) *httptest.ResponseRecorder
 
 // Middleware with and without options share one cache, in which each handler has its own responses. Skip, Cost and Deny
 // have the same meaning there as without the cache.
-func TestCacheOfMiddleware(t *testing.T) {
+func TestMiddleware_SharesOneCache(t *testing.T) {
 	t.Parallel()
 	p := heated(t, 2)
 	with := p.MiddlewareWith(options{

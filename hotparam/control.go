@@ -115,7 +115,7 @@ func (p *Pipeline) SetRules(r *Rules) error {
 	}
 	p.parts.SetRules(set)
 	p.options.Clients.Set(set.IP.TrustedProxies, set.IP.Client)
-	p.events.noteRules(nil)
+	p.events.recordRules(nil)
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (p *Pipeline) WatchRules(ctx context.Context, path string, options ...Rules
 			err = p.SetRules(r)
 		}
 		if err != nil {
-			p.events.noteRules(err)
+			p.events.recordRules(err)
 			p.options.Log.Error("hotparam: rules not changed, those from before hold", "file", path, "err", err)
 			return
 		}
@@ -151,9 +151,9 @@ func (p *Pipeline) WatchRules(ctx context.Context, path string, options ...Rules
 	})
 }
 
-// alone builds a pipeline of one process, whose live overrides are in a directory, or in memory if there is no
+// newAlone builds a pipeline of one process, whose live overrides are in a directory, or in memory if there is no
 // directory. The pipeline does not follow them yet.
-func alone(cfg *Config, parts pipeline.Config) (*pipeline.Connected, *filestore.Overrides, error) {
+func newAlone(cfg *Config, parts pipeline.Config) (*pipeline.Connected, *filestore.Overrides, error) {
 	p, err := pipeline.InProcess(parts, aggregate.Config{Log: cfg.Log})
 	if err != nil {
 		return nil, nil, err

@@ -133,7 +133,7 @@ func TestOverridesOutliveARestart(t *testing.T) {
 }
 
 // Overrides and rules are changed while requests are decided; the race detector watches.
-func TestControlBesideRequests(t *testing.T) {
+func TestPipeline_ControlBesideRequests(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{OnEvent: func(hotparam.Event) {}}, string(rulesYAML))
 	defer run(p)()

@@ -72,9 +72,9 @@ type events struct {
 // dropped.
 const mostRuleEvents = 100
 
-// noteRules keeps an EventRules until the goroutine that calls OnEvent takes it. err is the reason for which rules were
-// refused.
-func (e *events) noteRules(err error) {
+// recordRules keeps an EventRules until the goroutine that calls OnEvent takes it. err is the reason for which rules
+// were refused.
+func (e *events) recordRules(err error) {
 	if e == nil {
 		return
 	}
@@ -98,12 +98,12 @@ func (p *Pipeline) emitEvents(call func(Event)) {
 	p.events = e
 	p.parts.Overrides = func(live rules.LiveOverrides) { e.live.Store(&live) }
 	p.parts.Add(lifecycle.Sinks, "events", func(ctx context.Context) error {
-		wait.Every(ctx, eventsEvery, func() { e.compare(time.Now()) })
+		wait.Every(ctx, eventsEvery, func() { e.compareState(time.Now()) })
 		return nil
 	})
 }
 
-func (e *events) compare(now time.Time) {
+func (e *events) compareState(now time.Time) {
 	for _, rules := range e.takeRules() {
 		e.call(rules)
 	}
@@ -113,7 +113,7 @@ func (e *events) compare(now time.Time) {
 	}
 	e.compareOverrides(now)
 	decided := e.p.parts.Gate.Stats()
-	if e.sighted.IsZero() || !e.p.health(now, &decided).Blind() {
+	if e.sighted.IsZero() || !e.p.currentHealth(now, &decided).Blind() {
 		e.sighted = now
 	}
 	if decided.StoreOpen != e.storeOpen {

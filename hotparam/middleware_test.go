@@ -135,7 +135,7 @@ func TestMiddlewareWorksBeforeAndAfterRun(t *testing.T) {
 }
 
 // Without a reachable Redis each rule's own policy decides, within the budget, also before Run and after it.
-func TestPoliciesWithoutRedis(t *testing.T) {
+func TestMiddleware_PoliciesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string][3]int{"open": {204, 204, 204}, "closed": {429, 429, 429},
 		"local": {204, 204, 429}} {

@@ -218,7 +218,7 @@ func (p *Pipeline) connect(cfg *Config, parts pipeline.Config) (err error) {
 	var overrides *filestore.Overrides // nil if the overrides are shared
 	switch {
 	case cfg.Shared == nil:
-		p.with, overrides, err = alone(cfg, parts)
+		p.with, overrides, err = newAlone(cfg, parts)
 	case cfg.StateDir != "":
 		err = errors.New("Config.StateDir keeps the overrides of one process, and Redis has those of Config.Shared; set one")
 	case pipeline.ConnectShared == nil:
@@ -253,7 +253,7 @@ func init() { // packages admin, adapter and hotparamprom reach the parts of a p
 	pipeline.NewDecision = func(v *hottype.Verdict, t *httplimit.RequestTracker, answers *httplimit.Responder) any {
 		return &Decision{Verdict: v, tracker: t, answers: answers}
 	}
-	pipeline.Extend = func(p any) (*pipeline.Connected, error) { return p.(*Pipeline).extend() }
+	pipeline.Extend = func(p any) (*pipeline.Connected, error) { return p.(*Pipeline).partsBeforeRun() }
 }
 
 // notBuilt is the error about a nil Pipeline and about the zero value.
@@ -281,8 +281,8 @@ func checkHandler(next http.Handler) {
 	}
 }
 
-// extend returns the parts of a pipeline that does not run yet.
-func (p *Pipeline) extend() (*pipeline.Connected, error) {
+// partsBeforeRun returns the parts of a pipeline that does not run yet.
+func (p *Pipeline) partsBeforeRun() (*pipeline.Connected, error) {
 	if err := p.checkBuilt(); err != nil {
 		return nil, err
 	}

@@ -219,7 +219,7 @@ func TestRulesComeFromAFileThatProgramsShare(t *testing.T) {
 }
 
 // A limit in shadow mode denies nothing, and the denials that it would make are reported.
-func TestShadowIsSeen(t *testing.T) {
+func TestDecide_ReportsShadowDenials(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, `
 overrides: [{id: tried, key: "topic?id=42", action: limit, rate: 1/h, burst: 1, mode: shadow}]

@@ -83,7 +83,7 @@ type CacheStats struct {
 	Bytes           int64
 }
 
-func (p *Pipeline) health(now time.Time, decided *gate.Stats) Health {
+func (p *Pipeline) currentHealth(now time.Time, decided *gate.Stats) Health {
 	hot := p.parts.Hot.Stats(now)
 	h := Health{
 		Running: p.running.Load(), HotSetAge: -1, Publishers: hot.Publishers, NoInputPublishers: hot.NoInputPublishers,
@@ -111,7 +111,7 @@ func (p *Pipeline) Stats() Stats {
 		Panics:    decided.Panics,
 		Cache:     CacheStats(p.layer.Cache().Stats()),
 		Upstreams: p.parts.Bounds(),
-		Health:    p.health(time.Now(), &decided),
+		Health:    p.currentHealth(time.Now(), &decided),
 	}
 	if p.with.Counts != nil {
 		c := p.with.Counts()

@@ -19,40 +19,40 @@ import (
 var files embed.FS
 
 // Decide returns the script that judges the charges of one request, all or nothing.
-func Decide() string { return limits("decide", "limit_decide") }
+func Decide() string { return limitScript("decide", "limit_decide") }
 
 // DecideMany returns the script that judges many requests in one call.
-func DecideMany() string { return limits("many", "limit_many") }
+func DecideMany() string { return limitScript("many", "limit_many") }
 
 // Refund returns the script that refunds charges.
-func Refund() string { return limits("refund", "limit_refund") }
+func Refund() string { return limitScript("refund", "limit_refund") }
 
 // CLThrottle returns the script that replaces CL.THROTTLE of redis-cell.
-func CLThrottle() string { return part("cl_throttle", "") }
+func CLThrottle() string { return markedLines("cl_throttle", "") }
 
 // InFlight returns the script that bounds how many calls run at the same time.
-func InFlight() string { return part("prelude", "") + part("in_flight", "") }
+func InFlight() string { return markedLines("prelude", "") + markedLines("in_flight", "") }
 
 // Exchange returns the script that exchanges the sums of windows.
-func Exchange() string { return part("prelude", "") + part("limit_exchange", "") }
+func Exchange() string { return markedLines("prelude", "") + markedLines("limit_exchange", "") }
 
 // ClaimHot and the functions below return the scripts of the control plane, which the headers of their files describe.
-func ClaimHot() string         { return control("claim_hot") }
-func PublishHot() string       { return control("publish_hot") }
-func PublishBounds() string    { return control("publish_bounds") }
-func RestoreOverrides() string { return control("restore_overrides") }
-func WriteCommand() string     { return control("write_command") }
-func WriteOverride() string    { return control("write_override") }
-func WriteReport() string      { return control("write_report") }
-func WriteRules() string       { return control("write_rules") }
+func ClaimHot() string         { return controlScript("claim_hot") }
+func PublishHot() string       { return controlScript("publish_hot") }
+func PublishBounds() string    { return controlScript("publish_bounds") }
+func RestoreOverrides() string { return controlScript("restore_overrides") }
+func WriteCommand() string     { return controlScript("write_command") }
+func WriteOverride() string    { return controlScript("write_override") }
+func WriteReport() string      { return controlScript("write_report") }
+func WriteRules() string       { return controlScript("write_rules") }
 
-func control(name string) string {
-	return part("prelude", "") + part("prelude", "control") + part(name, "")
+func controlScript(name string) string {
+	return markedLines("prelude", "") + markedLines("prelude", "control") + markedLines(name, "")
 }
 
-// part returns the lines of a file that are marked with word: the lines after a line "--> " that contains the word. For
-// "" it returns the lines before the first such line.
-func part(file, word string) string {
+// markedLines returns the lines of a file that are marked with word: the lines after a line "--> " that contains the
+// word. For "" it returns the lines before the first such line.
+func markedLines(file, word string) string {
 	text, err := files.ReadFile(file + ".lua")
 	if err != nil {
 		panic(err) // it is embedded
@@ -69,9 +69,9 @@ func part(file, word string) string {
 	return b.String()
 }
 
-// kinds returns the files that judge a kind of state. The file of the token bucket is the first, because limit_many.lua
-// puts its shortest way behind it.
-func kinds() []string {
+// kindFiles returns the files that judge a kind of state. The file of the token bucket is the first, because
+// limit_many.lua puts its shortest way behind it.
+func kindFiles() []string {
 	const bucket = "limit_token_bucket"
 	names := []string{bucket}
 	all, err := files.ReadDir(".")
@@ -80,28 +80,28 @@ func kinds() []string {
 	}
 	for _, f := range all {
 		name, _ := strings.CutSuffix(f.Name(), ".lua")
-		if name != bucket && definition.MatchString(part(name, "decide")) && part(name, "adopt") != "" {
+		if name != bucket && definition.MatchString(markedLines(name, "decide")) && markedLines(name, "adopt") != "" {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// limits joins the parts of a script that judges limits, of which last is the end.
-func limits(script, last string) string {
-	text, adopts := part("prelude", "")+part("limit_prelude", ""), ""
-	for i, kind := range kinds() {
-		text += part(kind, script)
-		adopts += part(kind, "adopt")
+// limitScript joins the parts of a script that judges limits, of which last is the end.
+func limitScript(script, last string) string {
+	text, adopts := markedLines("prelude", "")+markedLines("limit_prelude", ""), ""
+	for i, kind := range kindFiles() {
+		text += markedLines(kind, script)
+		adopts += markedLines(kind, "adopt")
 		if i == 0 {
-			text += part(last, "bucket")
+			text += markedLines(last, "bucket")
 		}
 	}
-	text += part("limit_state", "") + adopts + part("limit_state", "adopts") + part(last, "")
-	if rest := part(last, "read"); rest != "" {
-		text += part("limit_state", "read") + rest
+	text += markedLines("limit_state", "") + adopts + markedLines("limit_state", "adopts") + markedLines(last, "")
+	if rest := markedLines(last, "read"); rest != "" {
+		text += markedLines("limit_state", "read") + rest
 	}
-	return chains(text + part(last, script))
+	return expandChoices(text + markedLines(last, script))
 }
 
 var (
@@ -109,9 +109,9 @@ var (
 	choice     = regexp.MustCompile(`(judge|taken|adopt|refund)_of\((\w+)\)`)
 )
 
-// chains replaces each choice of a function of a kind, such as judge_of(kind), by comparisons, because a table of
-// functions would be built in every run.
-func chains(text string) string {
+// expandChoices replaces each choice of a function of a kind, such as judge_of(kind), by comparisons, because a table
+// of functions would be built in every run.
+func expandChoices(text string) string {
 	defined := definition.FindAllStringSubmatch(text, -1)
 	return choice.ReplaceAllStringFunc(text, func(found string) string {
 		use, terms := choice.FindStringSubmatch(found), []string{}

@@ -76,17 +76,17 @@ func (a *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 		a.clients.BeforeForwarding(r)
 	}
 	if a.options.Skip != nil && a.options.Skip(c) {
-		return a.enforce(c, w, r)
+		return a.enforceAwaited(c, w, r)
 	}
 	awaited, endBody, ok := a.gate.AwaitBody(w, r)
 	switch {
 	case !ok:
 		return nil, nil
 	case awaited == r:
-		return a.enforce(c, w, r)
+		return a.enforceAwaited(c, w, r)
 	}
 	*r = *awaited
-	d, err := a.enforce(c, w, r)
+	d, err := a.enforceAwaited(c, w, r)
 	if d == nil {
 		endBody()
 		return nil, err
@@ -95,9 +95,9 @@ func (a *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 	return d, nil
 }
 
-// enforce does the same as Enforce for a request whose body has been awaited.
-func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
-	d, tracker, err := a.decide(c, r, a.gate.Decide)
+// enforceAwaited does the same as Enforce for a request whose body has been awaited.
+func (a *Adapter[C]) enforceAwaited(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
+	d, tracker, err := a.decideBy(c, r, a.gate.Decide)
 	switch {
 	case errors.Is(err, httplimit.ErrAnswered):
 		return nil, nil
@@ -129,20 +129,20 @@ func (a *Adapter[C]) enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 // (or URL), header, remote address and context of r. A request that has to wait has waited when it returns. With an
 // error the request goes no further.
 func (a *Adapter[C]) Decide(c C, r *http.Request) (*Decision, error) {
-	d, _, err := a.decide(c, r, a.gate.Decide)
+	d, _, err := a.decideBy(c, r, a.gate.Decide)
 	return d, err
 }
 
 // DecideOpening decides like Decide, for a stream that opens before its first message has arrived. If the target has no
 // query, the parameters are unknown: rules that read the query judge the stream and do not count it.
 func (a *Adapter[C]) DecideOpening(c C, r *http.Request) (*Decision, error) {
-	d, _, err := a.decide(c, r, a.gate.DecideOpening)
+	d, _, err := a.decideBy(c, r, a.gate.DecideOpening)
 	return d, err
 }
 
-// decide decides like Decide, by a method of the gate. It also returns the tracker of an allowed request, or nil if
+// decideBy decides like Decide, by a method of the gate. It also returns the tracker of an allowed request, or nil if
 // nothing is tracked.
-func (a *Adapter[C]) decide(c C, r *http.Request, by func(*http.Request, hotparam.Client, int64) verdict.Verdict) (
+func (a *Adapter[C]) decideBy(c C, r *http.Request, by func(*http.Request, hotparam.Client, int64) verdict.Verdict) (
 	*Decision, *httplimit.RequestTracker, error) {
 	if a.options.Skip != nil && a.options.Skip(c) {
 		return a.newDecision(&hotparam.Verdict{Allowed: true}, nil), nil, nil

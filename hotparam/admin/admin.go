@@ -99,7 +99,7 @@ func New(p *hotparam.Pipeline, c Config) (*Handler, error) {
 			Loops: func() []hottype.HotKey { return with.Hot.Loops(time.Now()) },
 			Rules: with.Gate.Rules, Reports: with.Reports, Overrides: with.Overrides, Upstreams: with.Bounds,
 			Store: with.Store, OnDemand: with.Store != "",
-			Status: func() []admin.Status { return status(p.Stats().Health) },
+			Status: func() []admin.Status { return healthStatus(p.Stats().Health) },
 		},
 		Command: with.Command, Access: access, Metrics: c.Metrics,
 	})
@@ -116,8 +116,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve.Se
 // RegisterOnShutdown.
 func (h *Handler) CloseStreams() { h.server.CloseStreams() }
 
-// status returns the pipeline's health as the page shows it.
-func status(h hotparam.Health) []admin.Status {
+// healthStatus returns the pipeline's health as the page shows it.
+func healthStatus(h hotparam.Health) []admin.Status {
 	hot := admin.Status{Name: "hot set", Value: fmt.Sprintf("%.1f s old", h.HotSetAge.Seconds()), OK: !h.Blind()}
 	switch {
 	case h.HotSetAge < 0:

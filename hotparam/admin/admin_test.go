@@ -114,7 +114,7 @@ func TestRolesBelowAPrefix(t *testing.T) {
 }
 
 // Links of the page are relative to its address, so that they work below any prefix.
-func TestLinksAreRelative(t *testing.T) {
+func TestPage_LinksAreRelative(t *testing.T) {
 	t.Parallel()
 	p, err := hotparam.New(hotparam.Config{})
 	if err != nil {

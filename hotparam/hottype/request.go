@@ -150,7 +150,7 @@ func (s Statuses) Contains(status int) bool {
 // it at a "#", another reads "http:/topic" as "/topic"), so a limit in front of them cannot know. CONNECT has targets
 // of its own form.
 func InvalidTargetReason(method, target string) string {
-	if len(target) > 8 && target[0] == '/' && plain(target) {
+	if len(target) > 8 && target[0] == '/' && isPlainTarget(target) {
 		return "" // nearly all targets, without a call
 	}
 	return targetFault(method, target)
@@ -185,10 +185,10 @@ func faultyByte(target string) int {
 	return -1
 }
 
-// plain reports whether no byte of a target of at least eight is faulty or beyond ASCII, eight bytes at a time, because
-// every request comes through here. Subtraction from a byte sets its high bit if the byte is smaller, and exclusive-or
-// makes equal bytes zero.
-func plain(target string) bool {
+// isPlainTarget reports whether no byte of a target of at least eight is faulty or beyond ASCII, eight bytes at a time,
+// because every request comes through here. Subtraction from a byte sets its high bit if the byte is smaller, and
+// exclusive-or makes equal bytes zero.
+func isPlainTarget(target string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	found := uint64(0)
 	for i := 0; ; i = min(i+8, len(target)-8) {

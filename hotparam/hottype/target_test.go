@@ -39,7 +39,7 @@ func TestFaultyByteAtAnyPlace(t *testing.T) {
 				if got := InvalidTargetReason("GET", string(target)) != ""; got != bad {
 					t.Fatalf("%q: faulty %v, want %v", target, got, bad)
 				}
-				if n >= 8 && plain(string(target)) != (!bad && c < 0x80) {
+				if n >= 8 && isPlainTarget(string(target)) != (!bad && c < 0x80) {
 					t.Fatalf("%q: plain %v", target, bad)
 				}
 			}

@@ -126,7 +126,7 @@ func TestBlockedRequestHasTheResetOfAPeek(t *testing.T) {
 }
 
 // A store remembers as many blocks as subjects.
-func TestBlocksAreBounded(t *testing.T) {
+func TestMemory_BoundsBlocks(t *testing.T) {
 	t.Parallel()
 	m, now, r := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 2}), time.UnixMicro(0), make([]limit.Result, 1)
 	take := func(name string, cost int64) limit.Result {

@@ -86,9 +86,9 @@ func TestEvictionsAreThoseOfAModel(t *testing.T) {
 			if c.Cost > 0 && ok {
 				places[at].at, places[at].end = now, now+results[0].ResetAfter.Microseconds()
 			}
-			tab := &m.shards[0].tables[m.space("a")]
+			tab := &m.shards[0].tables[m.spaceIndex("a")]
 			for i, p := range places {
-				id, _, _ := m.locate(&Subject{Space: "a", Name: p.name})
+				id, _, _ := m.locateSubject(&Subject{Space: "a", Name: p.name})
 				if slot := tab.find(id); int(slot) != i || tab.entries[slot].state.End() != p.end ||
 					tab.entries[slot].state.ChargedAt() != p.at || int(tab.entries[slot].log) > capacity {
 					rt.Fatalf("%q: in place %d, want %d: %+v", p.name, slot, i, places)
@@ -139,7 +139,7 @@ func TestShardsOfARequestAreLocked(t *testing.T) {
 		charges, want := make([]Charge, n%5+1), uint64(0)
 		for i := range charges {
 			charges[i] = Charge{Subject: Subject{Space: "a", Name: fmt.Sprint(n, i)}, Spec: PerSecond(1), Cost: 1}
-			_, shard, _ := m.locate(&charges[i].Subject)
+			_, shard, _ := m.locateSubject(&charges[i].Subject)
 			want |= uint64(1) << shard
 		}
 		if locks, err := m.prepare(charges, make([]pending, len(charges))); err != nil || locks != want {
@@ -162,8 +162,8 @@ func TestBlockEvictedAtItsEnd(t *testing.T) {
 		}
 		before := m.Stats().EvictedActive
 		now = now.Add(after)
-		tab := &m.shards[0].tables[m.space("a")]
-		id, _, _ := m.locate(&Subject{Space: "a", Name: "b"})
+		tab := &m.shards[0].tables[m.spaceIndex("a")]
+		id, _, _ := m.locateSubject(&Subject{Space: "a", Name: "b"})
 		tab.blockUntil(id, block{until: now.UnixMicro() + 1, length: 1}, m.capacity, now.UnixMicro())
 		if got := m.Stats().EvictedActive - before; got != active {
 			t.Errorf("after %v: %d active blocks were evicted, want %d", after, got, active)

@@ -11,7 +11,7 @@ import (
 
 // A clock with an impossible time, before 1970 or beyond the times that are kept exactly, allows the capacity and no
 // more; and when it is right again nothing is refilled twice.
-func TestAbsurdClocks(t *testing.T) {
+func TestMemory_AbsurdClocks(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []limit.Spec{
 		{Algorithm: limit.TokenBucket, Limit: 5, Window: time.Second, Burst: 5},

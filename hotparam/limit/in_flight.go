@@ -55,7 +55,7 @@ func (f *InFlight) SetLimits(most int64, life time.Duration) error {
 func (f *InFlight) InUse(now time.Time) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, expired := f.clock(now)
+	_, expired := f.syncClock(now)
 	return f.leases.Len() - expired
 }
 
@@ -65,28 +65,28 @@ func (f *InFlight) InUse(now time.Time) int {
 func (f *InFlight) Acquire(now time.Time, id string) Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now, expired := f.clock(now)
+	now, expired := f.syncClock(now)
 	running := f.leases.Len() - expired
 	held := f.byID[id]
 	if held != nil && !held.Value.(*lease).over.After(now) {
 		held = nil
 	}
 	if held == nil && int64(running) >= f.max {
-		r := f.result(now, running)
+		r := f.resultOf(now, running)
 		if r.RetryAfter = hottype.Never; f.max > 0 {
-			r.RetryAfter = f.end(expired + running - int(f.max)).Sub(now)
+			r.RetryAfter = f.leaseEnd(expired + running - int(f.max)).Sub(now)
 		}
 		return r
 	}
 	for range expired {
-		f.remove(f.leases.Front())
+		f.removeLease(f.leases.Front())
 	}
 	if held != nil {
-		f.remove(held)
+		f.removeLease(held)
 	}
 	f.at = now
-	f.add(&lease{id, now.Add(f.life)})
-	r := f.result(now, f.leases.Len())
+	f.addLease(&lease{id, now.Add(f.life)})
+	r := f.resultOf(now, f.leases.Len())
 	r.Allowed = true
 	return r
 }
@@ -96,18 +96,18 @@ func (f *InFlight) Acquire(now time.Time, id string) Result {
 func (f *InFlight) Release(now time.Time, id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now, _ = f.clock(now)
+	now, _ = f.syncClock(now)
 	held := f.byID[id]
 	if held == nil {
 		return false
 	}
-	f.remove(held)
+	f.removeLease(held)
 	return held.Value.(*lease).over.After(now)
 }
 
-// clock returns the time by which to judge, in whole microseconds as in Redis, and the number of leases that have
+// syncClock returns the time by which to judge, in whole microseconds as in Redis, and the number of leases that have
 // expired by then, which are the first. A denied call removes no leases, as in Redis.
-func (f *InFlight) clock(now time.Time) (_ time.Time, expired int) {
+func (f *InFlight) syncClock(now time.Time) (_ time.Time, expired int) {
 	now = now.Truncate(time.Microsecond)
 	if f.at.After(now.Add(limitcore.MaxAhead * time.Microsecond)) {
 		f.at = now // the clock was set back
@@ -121,9 +121,9 @@ func (f *InFlight) clock(now time.Time) (_ time.Time, expired int) {
 	return now, expired
 }
 
-// end returns the end of the lease at an index; the bound may have been lowered, so this need not be the first lease
-// that makes room.
-func (f *InFlight) end(at int) time.Time {
+// leaseEnd returns the end of the lease at an index; the bound may have been lowered, so this need not be the first
+// lease that makes room.
+func (f *InFlight) leaseEnd(at int) time.Time {
 	e := f.leases.Front()
 	for range at {
 		e = e.Next()
@@ -131,8 +131,8 @@ func (f *InFlight) end(at int) time.Time {
 	return e.Value.(*lease).over
 }
 
-// add keeps the order: a new lease ends last, unless the life was made shorter.
-func (f *InFlight) add(l *lease) {
+// addLease keeps the order: a new lease ends last, unless the life was made shorter.
+func (f *InFlight) addLease(l *lease) {
 	before := f.leases.Back()
 	for before != nil && before.Value.(*lease).over.After(l.over) {
 		before = before.Prev()
@@ -144,12 +144,12 @@ func (f *InFlight) add(l *lease) {
 	}
 }
 
-func (f *InFlight) remove(e *list.Element) {
+func (f *InFlight) removeLease(e *list.Element) {
 	delete(f.byID, e.Value.(*lease).id)
 	f.leases.Remove(e)
 }
 
-func (f *InFlight) result(now time.Time, running int) Result {
+func (f *InFlight) resultOf(now time.Time, running int) Result {
 	r := Result{Limit: f.max, Remaining: max(0, f.max-int64(running))}
 	if running > 0 {
 		r.ResetAfter = f.leases.Back().Value.(*lease).over.Sub(now)

@@ -123,7 +123,7 @@ func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 		if err != nil || c.Cost <= 0 {
 			continue
 		}
-		id, shard, tab := m.locate(&c.Subject)
+		id, shard, tab := m.locateSubject(&c.Subject)
 		sh := &m.shards[shard]
 		sh.mu.Lock()
 		if slot := tab.find(id); slot >= 0 {
@@ -136,7 +136,7 @@ func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 
 // Reset deletes the charges of a subject, and its block.
 func (m *Memory) Reset(s *Subject) {
-	id, shard, tab := m.locate(s)
+	id, shard, tab := m.locateSubject(s)
 	sh := &m.shards[shard]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -160,7 +160,7 @@ func (m *Memory) SetWindowCounts(at time.Time, s Subject, spec Spec, used, prev 
 	if !ok {
 		return
 	}
-	id, shard, tab := m.locate(&s)
+	id, shard, tab := m.locateSubject(&s)
 	sh := &m.shards[shard]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -172,7 +172,7 @@ func (m *Memory) SetWindowCounts(at time.Time, s Subject, spec Spec, used, prev 
 		return
 	}
 	if slot < 0 {
-		slot = tab.put(id, m.capacity, next.ChargedAt())
+		slot = tab.insertSubject(id, m.capacity, next.ChargedAt())
 	}
 	e := &tab.entries[slot]
 	tab.logs.Write(&e.state, &next, &e.log, 0)

@@ -41,7 +41,7 @@ func take(t interface{ Fatal(...any) }, m *limit.Memory, us int64, name string, 
 
 // A flood of fresh values passes through full tables beside a value that is limited: it must not reset that value, for
 // any algorithm, size of the tables or moment at which the value appears.
-func TestFloodResetsNothing(t *testing.T) {
+func TestMemory_FloodResetsNothing(t *testing.T) {
 	t.Parallel()
 	const perSecond, second = 800_000, int64(1_000_000)
 	for _, c := range []struct {
@@ -103,7 +103,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 // Expired subjects are evicted before live subjects.
-func TestExpiredGoFirst(t *testing.T) {
+func TestMemory_EvictsExpiredFirst(t *testing.T) {
 	t.Parallel()
 	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 32})
 	long := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}
@@ -139,7 +139,7 @@ func TestCapacityOfOne(t *testing.T) {
 }
 
 // More Spaces than tables still work: the last Spaces share a table, but not their subjects.
-func TestManySpaces(t *testing.T) {
+func TestMemory_ManySpaces(t *testing.T) {
 	t.Parallel()
 	m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, 1)
 	for range 2 {
@@ -173,7 +173,7 @@ func TestTakeAllocatesNothing(t *testing.T) {
 
 // A refund never lets more pass than if the charge had not been made, regardless of the calls in between; at once and
 // alone, it restores the state before the charge.
-func TestRefund(t *testing.T) {
+func TestMemory_Refund(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		spec := rapid.SampledFrom([]limit.Spec{bucket, fixed, sliding,
@@ -232,7 +232,7 @@ func TestRefund(t *testing.T) {
 }
 
 // Refunds do not lift a subject above its capacity, and invalid refunds are ignored.
-func TestRefundIsClamped(t *testing.T) {
+func TestMemory_ClampsRefunds(t *testing.T) {
 	t.Parallel()
 	m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, len(request))
 	now := time.Unix(1_700_000_000, 0)
@@ -288,7 +288,7 @@ func TestTakesAtTheSameTime(t *testing.T) {
 }
 
 // Evictions are counted, and separately the evictions of subjects that had not expired yet.
-func TestEvictedAreCounted(t *testing.T) {
+func TestMemory_CountsEvictions(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[time.Duration]uint64{0: 1, time.Second - time.Microsecond: 1, time.Second: 0} {
 		m, results := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 1}), make([]limit.Result, 1)

@@ -10,7 +10,7 @@ import (
 // A refund returns the part of a charge that still counts, and no other part: to the unit, for each algorithm. Costs
 // are charged at their times; the first cost is undone at the time of the last, and the rest is requested then and
 // later.
-func TestRefundTape(t *testing.T) {
+func TestMemory_RefundTape(t *testing.T) {
 	t.Parallel()
 	const name = "a"
 	window := func(a limit.Algorithm) limit.Spec {

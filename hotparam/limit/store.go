@@ -73,14 +73,14 @@ type ThrottleReply struct {
 // Throttle converts a result into the reply of CL.THROTTLE.
 func (r Result) Throttle() ThrottleReply {
 	reply := ThrottleReply{Limited: !r.Allowed, Limit: r.Limit, Remaining: r.Remaining, RetryAfter: -1,
-		ResetAfter: seconds(r.ResetAfter)}
+		ResetAfter: ceilSeconds(r.ResetAfter)}
 	if r.RetryAfter > 0 {
-		reply.RetryAfter = seconds(r.RetryAfter)
+		reply.RetryAfter = ceilSeconds(r.RetryAfter)
 	}
 	return reply
 }
 
-func seconds(d time.Duration) int64 { return limitcore.CeilDiv(int64(d), int64(time.Second)) }
+func ceilSeconds(d time.Duration) int64 { return limitcore.CeilDiv(int64(d), int64(time.Second)) }
 
 // MaxCharges is the maximum number of charges in one Take.
 const MaxCharges = 64

@@ -23,7 +23,7 @@ type entry struct {
 	log int32
 }
 
-func (e *entry) called() {
+func (e *entry) countCall() {
 	if e.calls < math.MaxUint32 {
 		e.calls++
 	}
@@ -49,8 +49,8 @@ func (t *table) find(id subjectHash) int32 {
 	return -1
 }
 
-// put makes a place for an unknown subject and returns its slot.
-func (t *table) put(id subjectHash, capacity int, now int64) int32 {
+// insertSubject makes a place for an unknown subject and returns its slot.
+func (t *table) insertSubject(id subjectHash, capacity int, now int64) int32 {
 	slot, taken := t.index[id.hi]
 	switch {
 	case taken:
@@ -59,7 +59,7 @@ func (t *table) put(id subjectHash, capacity int, now int64) int32 {
 		slot = int32(len(t.entries))
 		t.entries = append(t.entries, entry{})
 	default:
-		slot = t.victim(now)
+		slot = t.chooseVictim(now)
 		t.evict(slot, now)
 	}
 	if t.index == nil {
@@ -80,15 +80,15 @@ func (t *table) evict(slot int32, now int64) {
 	delete(t.index, e.id.hi)
 }
 
-// victim moves the hand over up to eight slots and returns the slot whose loss costs least. A subject is compared once
-// in a round of the hand, so a new subject has an eighth of the table's turnover to be called again.
-func (t *table) victim(now int64) int32 {
+// chooseVictim moves the hand over up to eight slots and returns the slot whose loss costs least. A subject is compared
+// once in a round of the hand, so a new subject has an eighth of the table's turnover to be called again.
+func (t *table) chooseVictim(now int64) int32 {
 	best, bestLoss := -1, evictionCost{}
 	for range min(8, len(t.entries)) {
 		i := t.hand
 		t.hand = (t.hand + 1) % len(t.entries)
 		e := &t.entries[i]
-		l := e.loss(now)
+		l := e.lossAt(now)
 		if l.left == 0 { // expired: nothing is lost
 			return int32(i)
 		}
@@ -106,7 +106,7 @@ type evictionCost struct {
 	at    int64 // time of its last charge
 }
 
-func (e *entry) loss(now int64) evictionCost {
+func (e *entry) lossAt(now int64) evictionCost {
 	return evictionCost{calls: bits.Len32(e.calls), left: max(0, e.state.End()-now), at: e.state.ChargedAt()}
 }
 
@@ -120,9 +120,9 @@ func (l evictionCost) less(m evictionCost) bool {
 	return l.at < m.at
 }
 
-// locate returns the place where a subject is remembered, if it is: its hash, its shard and the table of its Space
-// there.
-func (m *Memory) locate(s *Subject) (subjectHash, uint8, *table) {
+// locateSubject returns the place where a subject is remembered, if it is: its hash, its shard and the table of its
+// Space there.
+func (m *Memory) locateSubject(s *Subject) (subjectHash, uint8, *table) {
 	return m.tableOf(m.hashSubject(s), s.Space)
 }
 
@@ -159,7 +159,7 @@ func (m *Memory) hashAddr(a netip.Addr) (hi, lo uint64) {
 
 // tableOf returns the place of a hash in the table of a Space.
 func (m *Memory) tableOf(id subjectHash, name string) (subjectHash, uint8, *table) {
-	space := m.space(name)
+	space := m.spaceIndex(name)
 	if space == maxSpaces-1 { // the table that Spaces share
 		id.hi ^= bits.RotateLeft64(maphash.String(m.seeds[0], name), 3)
 		id.lo ^= bits.RotateLeft64(maphash.String(m.seeds[1], name), 3)
@@ -168,8 +168,8 @@ func (m *Memory) tableOf(id subjectHash, name string) (subjectHash, uint8, *tabl
 	return id, shard, &m.shards[shard].tables[space]
 }
 
-// space returns the index of a Space. A new Space is assigned an index.
-func (m *Memory) space(name string) int {
+// spaceIndex returns the index of a Space. A new Space is assigned an index.
+func (m *Memory) spaceIndex(name string) int {
 	known := *m.spaces.Load()
 	if i := slices.Index(known, name); i >= 0 {
 		return i

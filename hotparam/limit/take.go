@@ -29,24 +29,24 @@ func (m *Memory) Take(_ context.Context, now time.Time, charges []Charge, result
 	us := limitcore.Micros(now)
 	var few [3]pending // clearing it is a part of the cost: no larger than usual
 	if len(charges) <= len(few) {
-		return m.take(us, charges, results, few[:len(charges)])
+		return m.takeAll(us, charges, results, few[:len(charges)])
 	}
 	many := m.many.Get().(*[MaxCharges]pending)
 	defer m.many.Put(many)
-	return m.take(us, charges, results, many[:len(charges)])
+	return m.takeAll(us, charges, results, many[:len(charges)])
 }
 
-func (m *Memory) take(now int64, charges []Charge, results []Result, ps []pending) (bool, error) {
+func (m *Memory) takeAll(now int64, charges []Charge, results []Result, ps []pending) (bool, error) {
 	locks, err := m.prepare(charges, ps)
 	if err != nil {
 		return false, err
 	}
 	m.lock(locks)
-	allowed := evaluate(now, charges, results, ps)
+	allowed := evaluateCharges(now, charges, results, ps)
 	if allowed {
 		m.commit(now, ps)
 	} else {
-		m.undo(now, results, ps)
+		m.undoResults(now, results, ps)
 	}
 	m.unlock(locks)
 	return allowed, nil
@@ -69,13 +69,13 @@ func (m *Memory) prepare(charges []Charge, ps []pending) (locks uint64, err erro
 	return locks, nil
 }
 
-// evaluate fills results and the next state of each charge.
-func evaluate(now int64, charges []Charge, results []Result, ps []pending) bool {
+// evaluateCharges fills results and the next state of each charge.
+func evaluateCharges(now int64, charges []Charge, results []Result, ps []pending) bool {
 	all := true
 	for i := range ps {
 		p := &ps[i]
 		p.slot = p.tab.find(p.id)
-		p.next, p.cost = *p.stored(), charges[i].Cost
+		p.next, p.cost = *p.storedState(), charges[i].Cost
 		p.addEarlier(ps[:i])
 		o := p.compiled.Charge(&p.next, p.log(), now, p.cost)
 		p.applyBlock(&o, now)
@@ -96,7 +96,7 @@ func (p *pending) addEarlier(earlier []pending) {
 	}
 }
 
-func (p *pending) stored() *limitcore.State {
+func (p *pending) storedState() *limitcore.State {
 	if p.slot < 0 {
 		return &limitcore.State{}
 	}
@@ -119,11 +119,11 @@ func (m *Memory) commit(now int64, ps []pending) {
 		}
 		// The previous charge may have evicted the slot.
 		if p.slot < 0 || p.tab.entries[p.slot].id != p.id {
-			p.slot = p.tab.put(p.id, m.capacity, now)
+			p.slot = p.tab.insertSubject(p.id, m.capacity, now)
 		}
 		e := &p.tab.entries[p.slot]
 		p.tab.logs.Write(&e.state, &p.next, &e.log, p.cost)
-		e.called()
+		e.countCall()
 	}
 }
 
@@ -137,16 +137,16 @@ func (p *pending) chargedAgain(later []pending) bool {
 	return false
 }
 
-// undo makes the results of a denied request the same as if the request had charged nothing. Only the statistics of
-// known subjects change, and the state that InitialDeficit and Block need.
-func (m *Memory) undo(now int64, results []Result, ps []pending) {
+// undoResults makes the results of a denied request the same as if the request had charged nothing. Only the statistics
+// of known subjects change, and the state that InitialDeficit and Block need.
+func (m *Memory) undoResults(now int64, results []Result, ps []pending) {
 	for i := range ps {
 		p := &ps[i]
 		if p.slot >= 0 && p.cost > 0 {
-			p.tab.entries[p.slot].called()
+			p.tab.entries[p.slot].countCall()
 		}
 		if results[i].Allowed {
-			s := *p.stored()
+			s := *p.storedState()
 			o := p.compiled.Charge(&s, p.log(), now, 0)
 			p.applyBlock(&o, now)
 			setResult(o, p.compiled.Capacity, &results[i])
@@ -162,12 +162,12 @@ func (m *Memory) undo(now int64, results []Result, ps []pending) {
 
 // insertDenied remembers the subject of a denied charge, if it was unknown and its bucket does not start full.
 func (m *Memory) insertDenied(now int64, p *pending) {
-	if known := p.stored(); p.compiled.InitialDeficit == 0 || p.cost == 0 ||
+	if known := p.storedState(); p.compiled.InitialDeficit == 0 || p.cost == 0 ||
 		!known.None() && !limitcore.Ahead(known.ChargedAt(), now) {
 		return
 	}
 	if p.slot < 0 || p.tab.entries[p.slot].id != p.id {
-		p.slot = p.tab.put(p.id, m.capacity, now)
+		p.slot = p.tab.insertSubject(p.id, m.capacity, now)
 	}
 	e := &p.tab.entries[p.slot]
 	p.tab.logs.Write(&e.state, p.compiled.FirstSeen(now), &e.log, 0)
@@ -195,14 +195,14 @@ type block struct{ until, length int64 }
 // forgetAt returns the time from which the block no longer has any effect.
 func (b block) forgetAt() int64 { return b.until + b.length }
 
-// remaining returns the time for which the subject is still denied, or 0 if it is not. A limit with a BlockMax below
-// the length of the current block shortens it.
-func (b block) remaining(t *limitcore.Compiled, now int64) int64 {
+// remainingTime returns the time for which the subject is still denied, or 0 if it is not. A limit with a BlockMax
+// below the length of the current block shortens it.
+func (b block) remainingTime(t *limitcore.Compiled, now int64) int64 {
 	return max(0, min(b.until-now, t.BlockMax))
 }
 
-// next returns the block that a denial at now begins.
-func (b block) next(t *limitcore.Compiled, now int64) block {
+// nextBlock returns the block that a denial at now begins.
+func (b block) nextBlock(t *limitcore.Compiled, now int64) block {
 	length := t.Block
 	if now < b.forgetAt() {
 		length = min(max(2*b.length, t.Block), t.BlockMax)
@@ -232,16 +232,16 @@ func (p *pending) applyBlock(o *limitcore.Outcome, now int64) {
 	if limitcore.Ahead(b.until-b.length, now) { // the clock was set back since
 		b = block{}
 	}
-	if left := b.remaining(&p.compiled, now); left > 0 {
+	if left := b.remainingTime(&p.compiled, now); left > 0 {
 		if o.Allowed && p.cost > 0 { // nothing is charged: reset is the reset of a peek
-			s := *p.stored()
+			s := *p.storedState()
 			*o = p.compiled.Charge(&s, p.log(), now, 0)
 		}
 		denyBlocked(o, p.cost, left)
 		return
 	}
 	if !o.Allowed && o.Retry > 0 {
-		p.newBlock = b.next(&p.compiled, now)
+		p.newBlock = b.nextBlock(&p.compiled, now)
 		denyBlocked(o, p.cost, p.newBlock.length)
 	}
 }

@@ -29,7 +29,7 @@ func (m *Memory) Wait(ctx context.Context, charges []Charge) error {
 		if err != nil {
 			return err
 		}
-		if err := wait.Within(ctx, pause(charges, results, allowed), ErrDeadline); err != nil {
+		if err := wait.Within(ctx, pauseTime(charges, results, allowed), ErrDeadline); err != nil {
 			if allowed {
 				m.RefundAt(now, charges)
 			}
@@ -41,9 +41,9 @@ func (m *Memory) Wait(ctx context.Context, charges []Charge) error {
 	}
 }
 
-// pause returns the time until the caller of an allowed request may proceed, or until the caller of a denied request
-// may try again, or hottype.Never.
-func pause(charges []Charge, results []Result, allowed bool) (longest time.Duration) {
+// pauseTime returns the time until the caller of an allowed request may proceed, or until the caller of a denied
+// request may try again, or hottype.Never.
+func pauseTime(charges []Charge, results []Result, allowed bool) (longest time.Duration) {
 	for i := range charges {
 		d := results[i].RetryAfter
 		if d == hottype.Never {

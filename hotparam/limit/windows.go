@@ -32,7 +32,7 @@ func (m *Memory) ClientWindows(charges []Charge) *ClientWindows {
 	w := &ClientWindows{m: m}
 	for i := range charges {
 		compiled, err := (*limitcore.Spec)(&charges[i].Spec).Compile()
-		space := m.space(charges[i].Subject.Space)
+		space := m.spaceIndex(charges[i].Subject.Space)
 		if err != nil || compiled.Block > 0 || space == maxSpaces-1 || i > 0 && space == w.of[0].space ||
 			compiled.Kind != limitcore.KindFixed && compiled.Kind != limitcore.KindSliding {
 			return nil
@@ -73,7 +73,7 @@ func (w *ClientWindows) Take(now time.Time, of *Subject, cost int64, results []R
 	}
 	for i, e := range entries[:allowed] {
 		if allowed == len(w.of) {
-			e.called()
+			e.countCall()
 		} else {
 			e.state = before[i]
 		}

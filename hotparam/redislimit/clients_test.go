@@ -13,7 +13,7 @@ import (
 )
 
 // A caller's client by TLS is used unchanged.
-func TestTLSClient(t *testing.T) {
+func TestLimiter_UsesATLSClient(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
 	_, addr := redistest.StartTLS(t, a, a.Issue(time.Now().Add(time.Hour), "127.0.0.1"))
@@ -23,7 +23,7 @@ func TestTLSClient(t *testing.T) {
 }
 
 // A caller's Sentinel client finds the master, and the next master after a failover.
-func TestFailoverClient(t *testing.T) {
+func TestLimiter_FollowsAFailover(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
@@ -41,7 +41,7 @@ func TestFailoverClient(t *testing.T) {
 }
 
 // A nil client, also behind a type, is a programmer's mistake, which New reports.
-func TestNoClient(t *testing.T) {
+func TestNew_PanicsWithoutAClient(t *testing.T) {
 	t.Parallel()
 	for name, rdb := range map[string]redis.UniversalClient{"nil": nil, "Client": (*redis.Client)(nil),
 		"ClusterClient": (*redis.ClusterClient)(nil), "Ring": (*redis.Ring)(nil)} {

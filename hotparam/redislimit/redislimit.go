@@ -95,7 +95,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, spec limit.Spec, n int
 		return Result{}, err
 	}
 	s := recorder{store: l.store}
-	charges, results := []limit.Charge{charge(key, spec, n)}, make([]limit.Result, 1)
+	charges, results := []limit.Charge{newCharge(key, spec, n)}, make([]limit.Result, 1)
 	_, err := s.Take(ctx, time.Time{}, charges, results)
 	if err != nil {
 		return Result{}, fmt.Errorf("redislimit: allow %.100q: %w", key, err)
@@ -104,7 +104,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, spec limit.Spec, n int
 	if results[0].Allowed {
 		taken = n
 	}
-	return s.result(charges[0], results[0], taken), nil
+	return s.newResult(charges[0], results[0], taken), nil
 }
 
 // AllowUpTo takes the amount that remains, up to n; Taken is that amount. It costs up to two round trips, and one more
@@ -114,12 +114,12 @@ func (l *Limiter) AllowUpTo(ctx context.Context, key string, spec limit.Spec, n 
 		return Result{}, err
 	}
 	s := recorder{store: l.store}
-	c := charge(key, spec, n)
+	c := newCharge(key, spec, n)
 	taken, r, err := limit.TakeUpTo(ctx, &s, time.Time{}, c)
 	if err != nil {
 		return Result{}, fmt.Errorf("redislimit: allow up to %d for %.100q: %w", n, key, err)
 	}
-	return s.result(c, r, taken), nil
+	return s.newResult(c, r, taken), nil
 }
 
 // Peek returns the amount that could be taken, and takes nothing.
@@ -231,7 +231,7 @@ func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, 
 	return reply, nil
 }
 
-func charge(key string, spec limit.Spec, n int64) limit.Charge {
+func newCharge(key string, spec limit.Spec, n int64) limit.Charge {
 	return limit.Charge{Subject: limit.Subject{Space: space, Name: key}, Spec: spec, Cost: n}
 }
 
@@ -250,7 +250,7 @@ func (s *recorder) Take(ctx context.Context, _ time.Time, charges []limit.Charge
 	return ok, err
 }
 
-func (s *recorder) result(c limit.Charge, r limit.Result, taken int64) Result {
+func (s *recorder) newResult(c limit.Charge, r limit.Result, taken int64) Result {
 	c.Cost = taken
 	return Result{
 		Allowed: r.Allowed, Taken: taken, Limit: r.Limit, Remaining: r.Remaining,

@@ -91,11 +91,11 @@ func (s Schedule) String() string {
 	if s.IsZero() {
 		return "always"
 	}
-	return fmt.Sprintf("%s for %s (%s)", s.From, spell(s.For), cmp.Or(s.Zone, "UTC"))
+	return fmt.Sprintf("%s for %s (%s)", s.From, shortDuration(s.For), cmp.Or(s.Zone, "UTC"))
 }
 
-// spell writes 2h for 2h0m0s.
-func spell(d time.Duration) string {
+// shortDuration writes 2h for 2h0m0s.
+func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -114,7 +114,7 @@ type scheduleJSON struct {
 
 // MarshalJSON writes {"from":"0 20 * * *","for":"2h","zone":"Europe/Berlin"}.
 func (s Schedule) MarshalJSON() ([]byte, error) {
-	return json.Marshal(scheduleJSON{From: s.From, For: spell(s.For), Zone: s.Zone})
+	return json.Marshal(scheduleJSON{From: s.From, For: shortDuration(s.For), Zone: s.Zone})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. It checks the form only; the rest

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestRates(t *testing.T) {
+func TestParseRate(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Rate{
 		"100": {100, time.Second}, "100/s": {100, time.Second}, "0.5": {1, 2 * time.Second}, "30/m": {30, time.Minute},

@@ -19,7 +19,7 @@ func setOf(version uint64, at, hot, loop time.Duration) report.HotSet {
 }
 
 // A hot key ends to the microsecond, a loop to the nanosecond, each at its own time.
-func TestEndsOfEntries(t *testing.T) {
+func TestReplica_EntriesEnd(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ noInputTTL, keep time.Duration }{{0, 10 * time.Minute}, {-1, 0}, {time.Second,
 		time.Second}} {

@@ -96,11 +96,11 @@ func normalizeList(keys []hottype.HotKey) []hottype.HotKey {
 
 func normalizeHot(h *hottype.HotKey) hottype.HotKey {
 	e := *h
-	e.Since, e.Until = micro(h.Since), micro(h.Until)
+	e.Since, e.Until = truncateToMicros(h.Since), truncateToMicros(h.Until)
 	return e
 }
 
-func micro(t time.Time) time.Time {
+func truncateToMicros(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
 	}
@@ -128,7 +128,7 @@ type DeltaEncoder struct {
 // Full records that readers receive all of set, and returns it as they will hold it.
 func (t *DeltaEncoder) Full(set report.HotSet) report.HotSet {
 	*t = DeltaEncoder{set: set, valued: set.At}
-	t.set.At, t.set.Keys, t.set.Loops = micro(set.At), normalizeList(set.Keys), normalizeList(set.Loops)
+	t.set.At, t.set.Keys, t.set.Loops = truncateToMicros(set.At), normalizeList(set.Keys), normalizeList(set.Loops)
 	return t.set
 }
 
@@ -143,20 +143,20 @@ func (t *DeltaEncoder) Next(set report.HotSet) Delta {
 	if set.At.Sub(t.valued) >= rateUpdateEvery || set.At.Before(t.valued) {
 		values, t.valued = maxRateUpdates, set.At
 	}
-	d := Delta{At: micro(set.At)}
+	d := Delta{At: truncateToMicros(set.At)}
 	next := report.HotSet{At: d.At}
-	d.Keys, next.Keys, t.keys = t.compare(t.set.Keys, set.Keys, values, t.keys)
-	d.Loops, next.Loops, t.loops = t.compare(t.set.Loops, set.Loops, values, t.loops)
+	d.Keys, next.Keys, t.keys = t.compareLists(t.set.Keys, set.Keys, values, t.keys)
+	d.Loops, next.Loops, t.loops = t.compareLists(t.set.Loops, set.Loops, values, t.loops)
 	t.set = next
 	return d
 }
 
-// compare returns the changes that turn the list that readers have into next, as a ListDelta, and the list that readers
-// have then. No more than values entries are put only because of values that are only shown, beginning at place turn;
-// the third result is the place at which the next turn begins.
-func (t *DeltaEncoder) compare(have, next []hottype.HotKey, values, turn int) (ListDelta, []hottype.HotKey, int) {
+// compareLists returns the changes that turn the list that readers have into next, as a ListDelta, and the list that
+// readers have then. No more than values entries are put only because of values that are only shown, beginning at place
+// turn; the third result is the place at which the next turn begins.
+func (t *DeltaEncoder) compareLists(have, next []hottype.HotKey, values, turn int) (ListDelta, []hottype.HotKey, int) {
 	p := ListDelta{Until: commonUntil(next)}
-	t.index(next)
+	t.indexEntries(next)
 	after := make([]hottype.HotKey, 0, max(len(have), len(next)))
 	put := func(place int, h *hottype.HotKey) {
 		p.Put = append(p.Put, normalizeHot(h))
@@ -175,9 +175,9 @@ func (t *DeltaEncoder) compare(have, next []hottype.HotKey, values, turn int) (L
 		last := len(after) - 1
 		after[last].Until = p.Until
 		switch h := &next[j]; {
-		case !same(h.Until, p.Until) || !same(h.Since, have[i].Since):
+		case !isSameTime(h.Until, p.Until) || !isSameTime(h.Since, have[i].Since):
 			put(last, h)
-		case differs(&have[i], h):
+		case valuesDiffer(&have[i], h):
 			shown = append(shown, rateUpdate{place: last, next: h, far: isFar(have[i].Rate, h.Rate)})
 		}
 	}
@@ -187,15 +187,15 @@ func (t *DeltaEncoder) compare(have, next []hottype.HotKey, values, turn int) (L
 			put(len(after)-1, &next[j])
 		}
 	}
-	chosen, turn := choose(shown, values, turn)
+	chosen, turn := chooseUpdates(shown, values, turn)
 	for _, v := range chosen {
 		put(v.place, v.next)
 	}
 	return p, after, turn
 }
 
-// index records the place of each entry; if two are the same the first counts.
-func (t *DeltaEncoder) index(keys []hottype.HotKey) {
+// indexEntries records the place of each entry; if two are the same the first counts.
+func (t *DeltaEncoder) indexEntries(keys []hottype.HotKey) {
 	if t.at == nil {
 		t.at = make(map[ID]int, len(keys))
 	}
@@ -212,9 +212,9 @@ type rateUpdate struct {
 	far   bool
 }
 
-// choose returns no more than n values: first the values that are far off, then the values from place turn on, wrapping
-// around.
-func choose(values []rateUpdate, n, turn int) ([]rateUpdate, int) {
+// chooseUpdates returns no more than n values: first the values that are far off, then the values from place turn on,
+// wrapping around.
+func chooseUpdates(values []rateUpdate, n, turn int) ([]rateUpdate, int) {
 	var out, rest []rateUpdate
 	for _, v := range values {
 		switch {
@@ -234,15 +234,15 @@ func choose(values []rateUpdate, n, turn int) ([]rateUpdate, int) {
 	return out, turn
 }
 
-// differs compares all fields except Until, which deltas renew, and Since, which is the same.
-func differs(a, b *hottype.HotKey) bool {
+// valuesDiffer compares all fields except Until, which deltas renew, and Since, which is the same.
+func valuesDiffer(a, b *hottype.HotKey) bool {
 	x := *a
 	x.Since, x.Until = b.Since, b.Until
 	return x != *b
 }
 
-// same compares times in the precision in which readers receive them.
-func same(a, b time.Time) bool { return micro(a).Equal(micro(b)) }
+// isSameTime compares times in the precision in which readers receive them.
+func isSameTime(a, b time.Time) bool { return truncateToMicros(a).Equal(truncateToMicros(b)) }
 
 func isFar(have, next float64) bool {
 	return next > have*largeChange || have > next*largeChange
@@ -262,5 +262,5 @@ func commonUntil(keys []hottype.HotKey) time.Time {
 			votes--
 		}
 	}
-	return micro(most)
+	return truncateToMicros(most)
 }

@@ -69,9 +69,9 @@ func many(now float64, n int, rate func(i int) float64) report.HotSet {
 	return s
 }
 
-// TestRenewalNamesNothing: a set in which only the end moved costs nothing, and
+// TestDeltaEncoder_RenewalNamesNothing: a set in which only the end moved costs nothing, and
 // one in which all rates moved costs the same however large it is.
-func TestRenewalNamesNothing(t *testing.T) {
+func TestDeltaEncoder_RenewalNamesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 2000
 	flat := func(int) float64 { return 100 }

@@ -39,7 +39,7 @@ func TestOldestPublisher(t *testing.T) {
 }
 
 // The heaviest client of two parts of a key, and its share of both.
-func TestHeavierOfTwo(t *testing.T) {
+func TestHeaviestClient_OfTwo(t *testing.T) {
 	t.Parallel()
 	part := func(client string, share, rate float64) *hottype.HotKey {
 		return &hottype.HotKey{HeaviestClient: client, ClientShare: share, Rate: rate}
@@ -59,20 +59,20 @@ func TestHeavierOfTwo(t *testing.T) {
 		{part("x", 0.5, 0), part("y", 0.5, 0), "x", 0},
 		{part("x", 1, 0), part("x", 1, 0.5), "x", 1},
 	} {
-		if name, share := heavier(c.a, c.b); name != c.name || share != c.share {
+		if name, share := heaviestClient(c.a, c.b); name != c.name || share != c.share {
 			t.Errorf("%+v and %+v: %q %v, want %q %v", c.a, c.b, name, share, c.name, c.share)
 		}
 	}
 }
 
 // The share of a key of two publishers' requests; one that does not say its own counts with the other's.
-func TestShareOfTwo(t *testing.T) {
+func TestMergedShare_OfTwo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ aShare, aRate, bShare, bRate, want float64 }{
 		{0.5, 10, 0.25, 10, 1. / 3}, {0.5, 10, 0, 10, 0.5}, {0, 10, 0.25, 10, 0.25}, {0.5, 0, 0.25, 10, 0.25},
 		{0.5, 10, 0.25, 0, 0.5}, {0, 0, 0, 0, 0}, {1, 0.5, 1, 0.5, 1},
 	} {
-		if got := share(&hottype.HotKey{Share: c.aShare, Rate: c.aRate}, &hottype.HotKey{Share: c.bShare,
+		if got := mergedShare(&hottype.HotKey{Share: c.aShare, Rate: c.aRate}, &hottype.HotKey{Share: c.bShare,
 			Rate: c.bRate}); got !=
 			c.want {
 			t.Errorf("%+v: %v", c, got)
@@ -114,7 +114,7 @@ func TestMergeInFull(t *testing.T) {
 	}
 	for _, c := range [][3]string{{"rate", "", "rate"}, {"", "rate", "rate"}, {"rate", "rate", "rate"}, {"b+a", "a+c",
 		"a+b+c"}} {
-		if got := reasons(c[0], c[1]); got != c[2] {
+		if got := joinReasons(c[0], c[1]); got != c[2] {
 			t.Errorf("%q and %q: %q", c[0], c[1], got)
 		}
 	}
@@ -187,7 +187,7 @@ func TestFirstOfThoseHeard(t *testing.T) {
 }
 
 // Rates travel by turns: those far off first, the others from where the last turn ended.
-func TestTurns(t *testing.T) {
+func TestChooseUpdates_ByTurns(t *testing.T) {
 	t.Parallel()
 	values := func(far ...int) (list []rateUpdate) {
 		for place := range 10 {
@@ -206,7 +206,7 @@ func TestTurns(t *testing.T) {
 		{nil, 2, 8, "[8 0]", "1"}, {nil, 9, 4, "[4 6 8 0 2]", "3"}, {[]int{6}, 2, 2, "[6 2]", "3"},
 		{[]int{2, 6, 8}, 2, 5, "[2 6]", "5"}, {[]int{0, 2, 4, 6, 8}, 9, 5, "[0 2 4 6 8]", "5"}, {nil, 1, 9, "[0]", "1"},
 	} {
-		got, turn := choose(values(c.far...), c.n, c.turn)
+		got, turn := chooseUpdates(values(c.far...), c.n, c.turn)
 		places := []int{}
 		for _, v := range got {
 			places = append(places, v.place)
@@ -263,7 +263,7 @@ func TestDeltaInNumbers(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	}
-	if !held.Keys[0].Until.Equal(at(5)) || !held.Loops[0].Until.Equal(at(5)) || !micro(time.Time{}).IsZero() {
+	if !held.Keys[0].Until.Equal(at(5)) || !held.Loops[0].Until.Equal(at(5)) || !truncateToMicros(time.Time{}).IsZero() {
 		t.Errorf("%+v", held)
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// rebuild merges all sets into a new snapshot, keeping the entries of keys that stay. Publishers are visited by name,
-// so that float sums are the same every time. It needs mu.
-func (m *Replica) rebuild(at time.Time) {
+// rebuildSnapshot merges all sets into a new snapshot, keeping the entries of keys that stay. Publishers are visited by
+// name, so that float sums are the same every time. It needs mu.
+func (m *Replica) rebuildSnapshot(at time.Time) {
 	merged, loops := make(map[string]*hottype.HotKey), make(map[string]*hottype.HotKey)
 	next := &snapshot{}
 	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
 		set := m.sets[publisher].set
 		next.at = Later(next.at, set.At)
-		mergeInto(merged, m.unended(publisher, set.Keys, at), at)
+		mergeInto(merged, m.unendedKeys(publisher, set.Keys, at), at)
 		mergeInto(loops, set.Loops, at)
 	}
 	for key := range merged {
@@ -30,14 +30,14 @@ func (m *Replica) rebuild(at time.Time) {
 	if len(m.sets) == 0 {
 		next.at = last.at
 	}
-	next.entries = reuseEntries(last.entries, merged, m.keep())
+	next.entries = reuseEntries(last.entries, merged, m.noInputTTL())
 	m.current.Store(next)
 }
 
-// unended returns the keys of a publisher without the keys that another publisher has ended. A publisher that is
+// unendedKeys returns the keys of a publisher without the keys that another publisher has ended. A publisher that is
 // received ends its keys itself. A publisher that is silent or has stopped cannot; the publisher that now reads its
 // partitions, and has judged their keys for a whole window, ends them by not having them.
-func (m *Replica) unended(publisher string, keys []hottype.HotKey, at time.Time) []hottype.HotKey {
+func (m *Replica) unendedKeys(publisher string, keys []hottype.HotKey, at time.Time) []hottype.HotKey {
 	if m.sets[publisher].stateAt(at) < Stale {
 		return keys
 	}
@@ -89,7 +89,7 @@ func reuseEntries(have map[string]*Entry, merged map[string]*hottype.HotKey, kee
 		if e == nil {
 			e = new(Entry)
 		}
-		e.set(h, keep)
+		e.setHot(h, keep)
 		entries[key] = e
 	}
 	return entries
@@ -98,7 +98,7 @@ func reuseEntries(have map[string]*Entry, merged map[string]*hottype.HotKey, kee
 // merge joins the entries of two publishers for one key; see Replica. An entry that had expired by at adds no rate to
 // an entry that had not. Neither is changed, and their order does not matter.
 func merge(a, b *hottype.HotKey, at time.Time) *hottype.HotKey {
-	if later(b, a) {
+	if endsLater(b, a) {
 		a, b = b, a
 	}
 	h := *a // the later Until, with its rule
@@ -115,19 +115,19 @@ func merge(a, b *hottype.HotKey, at time.Time) *hottype.HotKey {
 // addTraffic adds to h the requests that another publisher counted for the same key. Their requests are disjoint; their
 // clients are not, so the number of clients is the larger of the two, which is a minimum.
 func addTraffic(h *hottype.HotKey, b *hottype.HotKey) {
-	h.HeaviestClient, h.ClientShare = heavier(h, b)
-	h.Share = share(h, b)
+	h.HeaviestClient, h.ClientShare = heaviestClient(h, b)
+	h.Share = mergedShare(h, b)
 	h.Rate += b.Rate
 	h.Lower += b.Lower
 	h.Upper += b.Upper
 	h.Baseline += b.Baseline
 	h.Clients = max(h.Clients, b.Clients)
-	h.Why = reasons(h.Why, b.Why)
+	h.Why = joinReasons(h.Why, b.Why)
 }
 
-// heavier returns the heaviest client of a key of which two publishers count a part, and its share of both parts: the
-// shares are added if it is the same client.
-func heavier(a, b *hottype.HotKey) (string, float64) {
+// heaviestClient returns the heaviest client of a key of which two publishers count a part, and its share of both
+// parts: the shares are added if it is the same client.
+func heaviestClient(a, b *hottype.HotKey) (string, float64) {
 	name, rate := a.HeaviestClient, a.ClientShare*a.Rate
 	other := b.ClientShare * b.Rate
 	switch {
@@ -142,9 +142,9 @@ func heavier(a, b *hottype.HotKey) (string, float64) {
 	return name, rate / (a.Rate + b.Rate)
 }
 
-// share returns the key's part of the requests that both publishers counted for its resource. A publisher without a
-// part counts with the other's.
-func share(a, b *hottype.HotKey) float64 {
+// mergedShare returns the key's part of the requests that both publishers counted for its resource. A publisher without
+// a part counts with the other's.
+func mergedShare(a, b *hottype.HotKey) float64 {
 	switch {
 	case a.Share <= 0 || a.Rate <= 0:
 		return b.Share
@@ -154,8 +154,8 @@ func share(a, b *hottype.HotKey) float64 {
 	return (a.Rate + b.Rate) / (a.Rate/a.Share + b.Rate/b.Share)
 }
 
-// reasons joins two lists whose words are joined by "+", each word once and in order.
-func reasons(a, b string) string {
+// joinReasons joins two lists whose words are joined by "+", each word once and in order.
+func joinReasons(a, b string) string {
 	if a == b || b == "" {
 		return a
 	}
@@ -167,16 +167,16 @@ func reasons(a, b string) string {
 	return strings.Join(slices.Compact(words), "+")
 }
 
-// later reports whether a has the later Until; the rule's name settles a tie.
-func later(a, b *hottype.HotKey) bool {
+// endsLater reports whether a has the later Until; the rule's name settles a tie.
+func endsLater(a, b *hottype.HotKey) bool {
 	if c := a.Until.Compare(b.Until); c != 0 {
 		return c > 0
 	}
 	return a.Rule > b.Rule
 }
 
-// forget removes a publisher. It needs mu.
-func (m *Replica) forget(publisher string) {
+// removePublisher removes a publisher. It needs mu.
+func (m *Replica) removePublisher(publisher string) {
 	delete(m.sets, publisher)
 	m.forgotten++
 }
@@ -185,7 +185,7 @@ func (m *Replica) forget(publisher string) {
 func (m *Replica) oldestPublisher(keep string) string {
 	var first string
 	for _, p := range slices.Sorted(maps.Keys(m.sets)) {
-		if p != keep && (first == "" || m.sets[p].goneAt(m.keep()).Before(m.sets[first].goneAt(m.keep()))) {
+		if p != keep && (first == "" || m.sets[p].goneAt(m.noInputTTL()).Before(m.sets[first].goneAt(m.noInputTTL()))) {
 			first = p
 		}
 	}

@@ -51,7 +51,7 @@ type reported struct {
 	lastReported map[string]PublisherChange
 }
 
-func (m *Replica) keep() time.Duration {
+func (m *Replica) noInputTTL() time.Duration {
 	if m.NoInputTTL == 0 {
 		return DefaultNoInputTTL
 	}
@@ -105,15 +105,15 @@ func (m *Replica) HasEnded(key hottype.Key, now time.Time) bool {
 		case state == Stopped:
 		case state == Live && (p.fresh || now.Sub(p.lastSeen) <= newsAge):
 			heard = true
-		case p.has(key):
+		case p.hasKey(key):
 			return false
 		}
 	}
 	return heard
 }
 
-// has reports whether a key is in the last set of the publisher.
-func (p *published) has(key hottype.Key) bool {
+// hasKey reports whether a key is in the last set of the publisher.
+func (p *published) hasKey(key hottype.Key) bool {
 	is := func(h hottype.HotKey) bool { return h.Key == key }
 	return slices.ContainsFunc(p.set.Keys, is) || slices.ContainsFunc(p.set.Loops, is)
 }
@@ -135,7 +135,7 @@ func (m *Replica) FirstPublisher(now time.Time) string {
 // it about once a second: a publisher's silence is counted from the first call that finds a set of it, so its clock
 // need not agree with ours.
 func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
-	m.prune(now)
+	m.prunePublishers(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	slept := now.Sub(m.looked) > StaleAfter // this process: no publisher was seen
@@ -150,7 +150,7 @@ func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 		}
 		before, known := m.lastReported[publisher]
 		s := PublisherChange{Publisher: publisher, State: p.stateAt(now), Keys: len(p.set.Keys),
-			Until: p.goneAt(m.keep())}
+			Until: p.goneAt(m.noInputTTL())}
 		m.lastReported[publisher] = s
 		if s.State != before.State || !known && s.State != Live {
 			changed = append(changed, s)
@@ -206,7 +206,7 @@ func (m *Replica) Stats(now time.Time) Stats {
 		st.Keys, st.Loops = int64(len(s.entries)), int64(len(s.loops))
 		st.AgeSeconds = now.Sub(s.at).Seconds()
 		for _, e := range s.entries {
-			if e.live(now.UnixMicro()) && !e.hot.Load().Until.After(now) {
+			if e.isLive(now.UnixMicro()) && !e.hot.Load().Until.After(now) {
 				st.KeysKept++
 			}
 		}

@@ -69,7 +69,7 @@ func (m *Replica) Lookup(key []byte, now time.Time) *Entry {
 		return nil
 	}
 	e := s.entries[string(key)]
-	if e == nil || !e.live(now.UnixMicro()) {
+	if e == nil || !e.isLive(now.UnixMicro()) {
 		return nil
 	}
 	return e
@@ -103,21 +103,21 @@ func (m *Replica) Replace(publisher string, set report.HotSet) {
 		m.ignored++
 		return
 	}
-	m.store(publisher, set)
+	m.storeSet(publisher, set)
 }
 
-// publish replaces the publisher's set under the version that follows its last version.
-func (m *Replica) publish(publisher string, set report.HotSet) {
+// publishSet replaces the publisher's set under the version that follows its last version.
+func (m *Replica) publishSet(publisher string, set report.HotSet) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if last := m.sets[publisher]; last != nil {
 		set.Version = max(set.Version, last.set.Version+1)
 	}
-	m.store(publisher, set)
+	m.storeSet(publisher, set)
 }
 
-// store needs mu.
-func (m *Replica) store(publisher string, set report.HotSet) {
+// storeSet needs mu.
+func (m *Replica) storeSet(publisher string, set report.HotSet) {
 	if m.sets == nil {
 		m.sets = make(map[string]*published)
 	}
@@ -128,10 +128,10 @@ func (m *Replica) store(publisher string, set report.HotSet) {
 	}
 	p.set, p.fresh = set, true
 	for len(m.sets) > maxPublishers {
-		m.forget(m.oldestPublisher(publisher))
+		m.removePublisher(m.oldestPublisher(publisher))
 	}
 	m.replaced++
-	m.rebuild(set.At)
+	m.rebuildSnapshot(set.At)
 }
 
 // Changes returns a number that grows with every change of the hot set, except for entries that expire.
@@ -144,7 +144,7 @@ func (m *Replica) Changes() uint64 {
 // Entries returns the entries that are hot at now, heaviest first, then by key. It also forgets publishers that were
 // silent for NoInputTTL, for good, so call it now and then (a report once a second does).
 func (m *Replica) Entries(now time.Time) []*Entry {
-	m.prune(now)
+	m.prunePublishers(now)
 	s := m.current.Load()
 	if s == nil {
 		return nil
@@ -152,7 +152,7 @@ func (m *Replica) Entries(now time.Time) []*Entry {
 	us := now.UnixMicro()
 	hot := make([]*Entry, 0, len(s.entries))
 	for _, e := range s.entries {
-		if e.live(us) {
+		if e.isLive(us) {
 			hot = append(hot, e)
 		}
 	}
@@ -192,19 +192,19 @@ func sortEntries(entries []*Entry) {
 	})
 }
 
-// prune forgets the publishers of whose sets nothing is left at now.
-func (m *Replica) prune(now time.Time) {
+// prunePublishers forgets the publishers of whose sets nothing is left at now.
+func (m *Replica) prunePublishers(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	dropped := false
 	for publisher, p := range m.sets {
-		if !p.goneAt(m.keep()).After(now) {
-			m.forget(publisher)
+		if !p.goneAt(m.noInputTTL()).After(now) {
+			m.removePublisher(publisher)
 			dropped = true
 		}
 	}
 	if dropped {
-		m.rebuild(now)
+		m.rebuildSnapshot(now)
 	}
 }
 
@@ -221,7 +221,7 @@ func NewLocalPublisher(m *Replica, name string) *LocalPublisher {
 
 // Publish replaces the previous publication. It never fails.
 func (l *LocalPublisher) Publish(_ context.Context, set report.HotSet) error {
-	l.replica.publish(l.name, set)
+	l.replica.publishSet(l.name, set)
 	return nil
 }
 
@@ -270,10 +270,10 @@ func (e *Entry) Hot() hottype.HotKey { return *e.hot.Load() }
 
 func (e *Entry) Key() hottype.Key { return e.hot.Load().Key }
 
-func (e *Entry) live(now int64) bool { return now < e.until.Load() }
+func (e *Entry) isLive(now int64) bool { return now < e.until.Load() }
 
-// set makes h the key of the entry, which stays hot for keep beyond its Until.
-func (e *Entry) set(h *hottype.HotKey, keep time.Duration) {
+// setHot makes h the key of the entry, which stays hot for keep beyond its Until.
+func (e *Entry) setHot(h *hottype.HotKey, keep time.Duration) {
 	until := int64(0)
 	if !h.Until.IsZero() {
 		until = max(h.Until.Add(keep).UnixMicro(), 0)

@@ -188,7 +188,7 @@ func TestAgeAndAliases(t *testing.T) {
 	}
 }
 
-func TestPublishersAreBounded(t *testing.T) {
+func TestReplica_BoundsPublishers(t *testing.T) {
 	t.Parallel()
 	m := new(Replica)
 	for i := range maxPublishers + 10 { // the first ten expire last

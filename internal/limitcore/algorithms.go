@@ -57,8 +57,8 @@ func traitsOf(a hottype.Algorithm) *Traits {
 	return &Traits{}
 }
 
-// names lists the algorithms with a trait, for errors: "gcra, leaky_bucket or warming_up".
-func names(has func(*Traits) bool) string {
+// algorithmNames lists the algorithms with a trait, for errors: "gcra, leaky_bucket or warming_up".
+func algorithmNames(has func(*Traits) bool) string {
 	var all []string
 	for i := range algorithms {
 		if has(&algorithms[i]) {
@@ -69,7 +69,7 @@ func names(has func(*Traits) bool) string {
 	return strings.Join(all[:last], ", ") + " or " + all[last]
 }
 
-func (t *Traits) has(field string) bool {
+func (t *Traits) hasField(field string) bool {
 	return slices.Contains(t.Required, field) || slices.Contains(t.Optional, field)
 }
 

@@ -101,8 +101,8 @@ func (s *Spec) validateOptions() error {
 	switch {
 	case s.Wait > 0 && !s.Even():
 		return fmt.Errorf("limit: wait %v is not supported by %s; use %s", s.Wait, s.Algorithm,
-			names(func(t *Traits) bool { return t.Even }))
-	case s.InitialDeficit != 0 && !traitsOf(s.Algorithm).has("initial_tokens"):
+			algorithmNames(func(t *Traits) bool { return t.Even }))
+	case s.InitialDeficit != 0 && !traitsOf(s.Algorithm).hasField("initial_tokens"):
 		return fmt.Errorf("limit: %s starts with nothing taken; only a token_bucket can start otherwise", s.Algorithm)
 	case s.InitialDeficit < 0 || s.InitialDeficit > s.Burst:
 		return fmt.Errorf("limit: a bucket of burst %d cannot start %d tokens short", s.Burst, s.InitialDeficit)

@@ -126,7 +126,7 @@ func TestStateUnderAnotherSpec(t *testing.T) {
 		if o := from.Charge(&s, nil, Micros(at), c.cost); !o.Allowed {
 			t.Fatalf("%+v: %+v", c.from, o)
 		}
-		if got := to.convert(&s); *got != c.want {
+		if got := to.convertState(&s); *got != c.want {
 			t.Errorf("%+v as %s: %+v, want %+v", s, c.to.Algorithm, *got, c.want)
 		}
 	}

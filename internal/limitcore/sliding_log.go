@@ -51,8 +51,8 @@ func (s *Spec) compileBuckets(us int64) (Compiled, error) {
 	return Compiled{Kind: KindLog, Capacity: s.Limit, Unit: us, Fill: us / s.Buckets}, nil
 }
 
-// stamp returns the tick to which a time belongs: the end of its bucket.
-func (t *Compiled) stamp(now int64) int64 {
+// tickOf returns the tick to which a time belongs: the end of its bucket.
+func (t *Compiled) tickOf(now int64) int64 {
 	if t.Fill == 0 {
 		return now
 	}
@@ -68,7 +68,7 @@ func logLive(s *State, t *Compiled, log *Log, now int64) int64 {
 	if log == nil || s.used == 0 {
 		return s.used
 	}
-	return log.since(log.after(now - t.Unit))
+	return log.sumFrom(log.indexAfter(now - t.Unit))
 }
 
 // logWait returns the time until enough ticks are over for cost <= capacity, which does not fit now.
@@ -76,13 +76,13 @@ func logWait(t *Compiled, log *Log, now, cost, end int64) int64 {
 	if log == nil {
 		return end - now
 	}
-	return log.freeing(t.Capacity-cost) + t.Unit - now
+	return log.freeingTime(t.Capacity-cost) + t.Unit - now
 }
 
 // logAdd leaves the tick log unchanged: the tick is recorded once it is known that the whole request is allowed.
 func logAdd(s *State, t *Compiled, log *Log, now, cost int64) State {
 	return State{kind: KindLog, at: now, used: logLive(s, t, log, now) + cost, unit: t.Unit,
-		aux: max(t.stamp(now), s.aux)}
+		aux: max(t.tickOf(now), s.aux)}
 }
 
 // logRefund takes the cost out of the tick that was charged, if that tick still exists: the log is then the same as
@@ -91,10 +91,10 @@ func logRefund(s *State, t *Compiled, log *Log, then, cost int64) {
 	if log == nil || s.used == 0 {
 		return
 	}
-	stamp := t.stamp(then)
-	back := log.reduce(stamp, cost)
+	stamp := t.tickOf(then)
+	back := log.reduceTick(stamp, cost)
 	if stamp > s.at-t.Unit {
 		s.used -= back
 	}
-	s.aux = log.newest()
+	s.aux = log.newestTick()
 }

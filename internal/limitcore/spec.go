@@ -28,7 +28,7 @@ type Spec struct {
 
 // Capacity returns the maximum that can be allowed at one instant, including calls that wait.
 func (s Spec) Capacity() int64 {
-	queue, _ := s.queue()
+	queue, _ := s.queuedCalls()
 	return s.BurstCapacity() + queue
 }
 
@@ -85,9 +85,9 @@ func (s Spec) Options() string {
 		text string
 	}{
 		{t.Refills, fmt.Sprintf(", burst %d", s.Burst)},
-		{s.Buckets > 0 && t.has("buckets"), fmt.Sprintf(", in %d buckets", s.Buckets)},
+		{s.Buckets > 0 && t.hasField("buckets"), fmt.Sprintf(", in %d buckets", s.Buckets)},
 		{s.InitialDeficit > 0, fmt.Sprintf(", initial %d", s.Burst-s.InitialDeficit)},
-		{s.WarmUp > 0 && t.has("warm_up"), fmt.Sprintf(", warm-up %v", s.WarmUp)},
+		{s.WarmUp > 0 && t.hasField("warm_up"), fmt.Sprintf(", warm-up %v", s.WarmUp)},
 		{s.Wait > 0, fmt.Sprintf(", wait %v", s.Wait)},
 		{s.Block > 0, fmt.Sprintf(", block %v", s.Block)},
 		{s.BlockMax > s.Block, fmt.Sprintf(" to %v", s.BlockMax)},
@@ -116,9 +116,9 @@ func (s Spec) Options() string {
 // timeout first. The tokens of a caller that stops waiting stay charged, unless it refunds them
 // (limit.Memory.RefundAt).
 
-// queue returns the number of further calls that may be allowed to wait, and the part of a token that returns during
-// Wait beyond them, as a numerator over the window in microseconds.
-func (s Spec) queue() (calls, part int64) {
+// queuedCalls returns the number of further calls that may be allowed to wait, and the part of a token that returns
+// during Wait beyond them, as a numerator over the window in microseconds.
+func (s Spec) queuedCalls() (calls, part int64) {
 	us, window := s.Wait.Microseconds(), s.Window.Microseconds()
 	if us <= 0 || window <= 0 || s.Limit <= 0 || !s.Refills() {
 		return 0, 0

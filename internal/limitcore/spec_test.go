@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-func TestValidate(t *testing.T) {
+func TestSpec_Validate(t *testing.T) {
 	t.Parallel()
 	second, day := time.Second, 24*time.Hour
 	for _, c := range []struct {
@@ -110,7 +110,7 @@ func TestCapacity(t *testing.T) {
 
 // A spec that Validate accepts keeps every product below 2^53, and its compiled form equals the spec: Fill units a
 // microsecond, with Unit of them a token, is Limit a Window.
-func TestTermsAreExact(t *testing.T) {
+func TestCompile_TermsAreExact(t *testing.T) {
 	t.Parallel()
 	bound := big.NewInt(1 << 53)
 	below := func(a, b int64) bool {
@@ -167,7 +167,7 @@ func TestMicrosStaysInDomain(t *testing.T) {
 }
 
 // The specs have the emission intervals that the constructors of rates of throttled promise.
-func TestEmissionIntervals(t *testing.T) {
+func TestCompile_EmissionIntervals(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[Spec]time.Duration{
 		{Algorithm: GCRA, Limit: 24, Window: 24 * time.Hour}:  time.Hour,

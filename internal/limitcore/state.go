@@ -45,8 +45,8 @@ func (s *State) End() int64 {
 	return 0
 }
 
-// taken returns the whole cost that is taken at s.at, rounded up.
-func (s *State) taken() int64 {
+// takenCost returns the whole cost that is taken at s.at, rounded up.
+func (s *State) takenCost() int64 {
 	switch s.kind {
 	case KindBucket:
 		return CeilDiv(s.used, s.unit)
@@ -85,8 +85,8 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 		now = max(now, s.at)
 	}
 	from, end := s, s.End()
-	if !t.compatible(s) {
-		from, log = t.convert(s), nil
+	if !t.isCompatible(s) {
+		from, log = t.convertState(s), nil
 		end = min(end, from.End()) // the earlier end makes it no state
 	}
 	if ahead || now >= end {
@@ -99,9 +99,9 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	if t.Kind == KindWarm {
 		return t.chargeWarm(s, from, now, end, cost)
 	}
-	o := Outcome{Remaining: t.left(from, log, now)}
+	o := Outcome{Remaining: t.remainingCost(from, log, now)}
 	if o.Remaining < t.Capacity {
-		o.Reset = t.reset(from, now, end)
+		o.Reset = t.resetTime(from, now, end)
 	}
 	switch {
 	case cost == 0:
@@ -109,27 +109,27 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	case cost > t.Capacity:
 		o.Retry = -1
 	case cost > o.Remaining:
-		o.Retry = min(t.wait(from, log, now, cost, end), end-now)
+		o.Retry = min(t.waitTime(from, log, now, cost, end), end-now)
 	default:
 		o.Allowed = true
 		o.Remaining -= cost
-		*s = t.add(from, log, now, cost)
-		o.Reset = t.reset(s, now, s.End())
+		*s = t.addCost(from, log, now, cost)
+		o.Reset = t.resetTime(s, now, s.End())
 	}
 	return o
 }
 
-// reset returns the time until the whole capacity of a state that ends at end remains. A bucket with a Slack is not
+// resetTime returns the time until the whole capacity of a state that ends at end remains. A bucket with a Slack is not
 // full then.
-func (t *Compiled) reset(s *State, now, end int64) int64 {
+func (t *Compiled) resetTime(s *State, now, end int64) int64 {
 	if t.Slack == 0 {
 		return end - now
 	}
 	return min(CeilDiv(bucketMissing(s, t, now)-t.Slack, t.Fill), end-now)
 }
 
-// compatible reports whether a state was written under these terms.
-func (t *Compiled) compatible(s *State) bool {
+// isCompatible reports whether a state was written under these terms.
+func (t *Compiled) isCompatible(s *State) bool {
 	switch {
 	case s.kind == KindNone:
 		return true
@@ -141,14 +141,14 @@ func (t *Compiled) compatible(s *State) bool {
 	return true
 }
 
-// convert reads a state that was written under another spec (U14): the cost taken then counts as taken now, rounded up
-// to whole cost (so the remainder is rounded down), and bounded by the capacity. It depends on the state alone and not
-// on the time, so until the state is written again all answers about it agree.
-func (t *Compiled) convert(s *State) *State {
+// convertState reads a state that was written under another spec (U14): the cost taken then counts as taken now,
+// rounded up to whole cost (so the remainder is rounded down), and bounded by the capacity. It depends on the state
+// alone and not on the time, so until the state is written again all answers about it agree.
+func (t *Compiled) convertState(s *State) *State {
 	if t.Kind == KindWarm {
 		return t.warmAdopt(s)
 	}
-	used, aux := min(s.taken(), t.Capacity), int64(0)
+	used, aux := min(s.takenCost(), t.Capacity), int64(0)
 	switch t.Kind {
 	case KindBucket:
 		if used, aux = used*t.Unit, t.Fill; s.kind == KindBucket && s.unit == t.Unit && s.aux == t.Fill {
@@ -160,8 +160,8 @@ func (t *Compiled) convert(s *State) *State {
 	return &State{kind: t.Kind, at: s.at, used: used, unit: t.Unit, aux: aux}
 }
 
-// left returns the cost that an immediate call could take.
-func (t *Compiled) left(s *State, log *Log, now int64) int64 {
+// remainingCost returns the cost that an immediate call could take.
+func (t *Compiled) remainingCost(s *State, log *Log, now int64) int64 {
 	if t.Kind == KindBucket {
 		return bucketLeft(s, t, now)
 	}
@@ -174,8 +174,8 @@ func (t *Compiled) left(s *State, log *Log, now int64) int64 {
 	return fixedLeft(s, t)
 }
 
-// wait returns the minimum time after which a cost that does not fit now will fit.
-func (t *Compiled) wait(s *State, log *Log, now, cost, end int64) int64 {
+// waitTime returns the minimum time after which a cost that does not fit now will fit.
+func (t *Compiled) waitTime(s *State, log *Log, now, cost, end int64) int64 {
 	if t.Kind == KindBucket {
 		return bucketWait(s, t, now, cost)
 	}
@@ -188,8 +188,8 @@ func (t *Compiled) wait(s *State, log *Log, now, cost, end int64) int64 {
 	return end - now
 }
 
-// add returns the state after a cost that fits.
-func (t *Compiled) add(s *State, log *Log, now, cost int64) State {
+// addCost returns the state after a cost that fits.
+func (t *Compiled) addCost(s *State, log *Log, now, cost int64) State {
 	if t.Kind == KindBucket {
 		return bucketAdd(s, t, now, cost)
 	}
@@ -207,7 +207,7 @@ func (t *Compiled) add(s *State, log *Log, now, cost int64) State {
 // Refund undoes a charge made at time then, as far as that cannot allow more than if the charge had never been made. A
 // state written under another spec since then is unchanged.
 func (t *Compiled) Refund(s *State, log *Log, then, cost int64) {
-	if s.kind != t.Kind || cost > t.Capacity || !t.compatible(s) {
+	if s.kind != t.Kind || cost > t.Capacity || !t.isCompatible(s) {
 		return
 	}
 	switch t.Kind {

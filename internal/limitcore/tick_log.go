@@ -16,40 +16,40 @@ type tick struct {
 	sum int64 // of all cost that was allowed up to and in this tick
 }
 
-// after returns the index of the first tick after time at.
-func (log *Log) after(at int64) int {
+// indexAfter returns the index of the first tick after time at.
+func (log *Log) indexAfter(at int64) int {
 	return log.head + sort.Search(len(log.ticks)-log.head, func(i int) bool { return log.ticks[log.head+i].at > at })
 }
 
-// before returns the sum before tick i.
-func (log *Log) before(i int) int64 {
+// sumBefore returns the sum before tick i.
+func (log *Log) sumBefore(i int) int64 {
 	if i == log.head {
 		return log.base
 	}
 	return log.ticks[i-1].sum
 }
 
-// since returns the cost from tick i on.
-func (log *Log) since(i int) int64 { return log.before(len(log.ticks)) - log.before(i) }
+// sumFrom returns the cost from tick i on.
+func (log *Log) sumFrom(i int) int64 { return log.sumBefore(len(log.ticks)) - log.sumBefore(i) }
 
-// freeing returns the time of the first tick after which no more than cost still counts. There has to be a tick.
-func (log *Log) freeing(cost int64) int64 {
+// freeingTime returns the time of the first tick after which no more than cost still counts. There has to be a tick.
+func (log *Log) freeingTime(cost int64) int64 {
 	n := len(log.ticks) - log.head
-	i := sort.Search(n, func(i int) bool { return log.since(log.head+i+1) <= cost })
+	i := sort.Search(n, func(i int) bool { return log.sumFrom(log.head+i+1) <= cost })
 	return log.ticks[log.head+i].at
 }
 
-// newest returns the time of the newest tick, or 0 if there is no tick.
-func (log *Log) newest() int64 {
+// newestTick returns the time of the newest tick, or 0 if there is no tick.
+func (log *Log) newestTick() int64 {
 	if len(log.ticks) == log.head {
 		return 0
 	}
 	return log.ticks[len(log.ticks)-1].at
 }
 
-// record updates the tick log after an allowed cost has turned a state from old into next. Old may have been of another
-// kind, or empty.
-func (log *Log) record(old, next *State, cost int64) {
+// recordCost updates the tick log after an allowed cost has turned a state from old into next. Old may have been of
+// another kind, or empty.
+func (log *Log) recordCost(old, next *State, cost int64) {
 	before := next.used - cost // counts at next.at
 	switch {
 	case before == 0:
@@ -58,40 +58,40 @@ func (log *Log) record(old, next *State, cost int64) {
 		log.reset()
 		log.ticks = append(log.ticks, tick{old.at, before})
 	}
-	if i := log.after(next.at - next.unit); i > log.head {
-		log.base, log.head = log.before(i), i
+	if i := log.indexAfter(next.at - next.unit); i > log.head {
+		log.base, log.head = log.sumBefore(i), i
 	}
 	sum := log.base + next.used
 	if n := len(log.ticks); n > log.head && log.ticks[n-1].at == next.aux {
 		log.ticks[n-1].sum = sum
 		return
 	}
-	log.grow()
+	log.compactTicks()
 	log.ticks = append(log.ticks, tick{next.aux, sum})
 }
 
 func (log *Log) reset() { log.ticks, log.head, log.base = log.ticks[:0], 0, 0 }
 
-// grow frees ticks by moving the ticks that count to the front, if that is worth it.
-func (log *Log) grow() {
+// compactTicks frees ticks by moving the ticks that count to the front, if that is worth it.
+func (log *Log) compactTicks() {
 	if len(log.ticks) == cap(log.ticks) && log.head*4 > len(log.ticks) {
 		log.ticks = log.ticks[:copy(log.ticks, log.ticks[log.head:])]
 		log.head = 0
 	}
 }
 
-// reduce takes up to cost out of the tick of time at and returns the amount taken. Ticks without cost at the end are
-// removed.
-func (log *Log) reduce(at, cost int64) int64 {
-	i := log.after(at - 1)
+// reduceTick takes up to cost out of the tick of time at and returns the amount taken. Ticks without cost at the end
+// are removed.
+func (log *Log) reduceTick(at, cost int64) int64 {
+	i := log.indexAfter(at - 1)
 	if i == len(log.ticks) || log.ticks[i].at != at {
 		return 0
 	}
-	back := min(cost, log.ticks[i].sum-log.before(i))
+	back := min(cost, log.ticks[i].sum-log.sumBefore(i))
 	for j := i; j < len(log.ticks); j++ {
 		log.ticks[j].sum -= back
 	}
-	for n := len(log.ticks); n > log.head && log.since(n-1) == 0; n-- {
+	for n := len(log.ticks); n > log.head && log.sumFrom(n-1) == 0; n-- {
 		log.ticks = log.ticks[:n-1]
 	}
 	return back
@@ -112,8 +112,8 @@ func (ts *Logs) Get(n int32) *Log {
 	return ts.all[n-1]
 }
 
-// take returns the number of an empty tick log.
-func (ts *Logs) take() int32 {
+// assignNumber returns the number of an empty tick log.
+func (ts *Logs) assignNumber() int32 {
 	if last := len(ts.free) - 1; last >= 0 {
 		n := ts.free[last]
 		ts.free = ts.free[:last]
@@ -136,9 +136,9 @@ func (ts *Logs) Drop(n int32) {
 func (ts *Logs) Write(s, next *State, n *int32, cost int64) {
 	if next.kind == KindLog {
 		if *n == 0 {
-			*n = ts.take()
+			*n = ts.assignNumber()
 		}
-		ts.Get(*n).record(s, next, cost)
+		ts.Get(*n).recordCost(s, next, cost)
 	} else if *n != 0 {
 		ts.Drop(*n)
 		*n = 0

@@ -37,7 +37,7 @@ func TestTickLogIsBounded(t *testing.T) {
 }
 
 // reduce takes no more than its cost out of a tick, and the sums after it decrease by the same amount.
-func TestReduceTape(t *testing.T) {
+func TestReduceTick_Tape(t *testing.T) {
 	t.Parallel()
 	for i, c := range []struct {
 		at, cost, back int64
@@ -49,8 +49,8 @@ func TestReduceTape(t *testing.T) {
 		{31, 9, 0, []tick{{10, 3}, {20, 7}, {30, 12}}, 12},
 	} {
 		log := Log{ticks: []tick{{10, 3}, {20, 7}, {30, 12}}}
-		if back := log.reduce(c.at, c.cost); back != c.back || !slices.Equal(log.ticks, c.want) ||
-			log.since(0) != c.since {
+		if back := log.reduceTick(c.at, c.cost); back != c.back || !slices.Equal(log.ticks, c.want) ||
+			log.sumFrom(0) != c.since {
 			t.Errorf("case %d: %d of %+v, want %d of %+v", i, back, log.ticks, c.back, c.want)
 		}
 	}
@@ -65,7 +65,7 @@ func TestFirstSeenIsKeptForADay(t *testing.T) {
 }
 
 // The number of a dropped log is assigned again; a state of another kind has no log.
-func TestNumbersOfLogs(t *testing.T) {
+func TestLogs_ReuseNumbers(t *testing.T) {
 	t.Parallel()
 	var logs Logs
 	log := State{kind: KindLog, at: 5, used: 2, unit: 10, aux: 5}
@@ -79,10 +79,10 @@ func TestNumbersOfLogs(t *testing.T) {
 	if !slices.Equal(numbers, []int32{1, 0, 3}) || states[1] != bucket || logs.Get(2) != nil || logs.Get(0) != nil {
 		t.Errorf("numbers %v, state %+v", numbers, states[1])
 	}
-	if write(1, log); !slices.Equal(numbers, []int32{1, 2, 3}) || len(logs.all) != 3 || logs.Get(2).since(0) != 2 {
+	if write(1, log); !slices.Equal(numbers, []int32{1, 2, 3}) || len(logs.all) != 3 || logs.Get(2).sumFrom(0) != 2 {
 		t.Errorf("numbers %v of %d", numbers, len(logs.all))
 	}
-	if n := logs.take(); n != 4 {
+	if n := logs.assignNumber(); n != 4 {
 		t.Errorf("number %d was given out twice", n)
 	}
 	if write(0, bucket); numbers[0] != 0 || logs.Get(1) != nil {

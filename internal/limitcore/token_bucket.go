@@ -28,7 +28,7 @@ func (s *Spec) compileBucket(us int64) (Compiled, error) {
 		return Compiled{Kind: KindBucket, Unit: 1, Fill: 1}, nil
 	}
 	g := GCD(us, s.Limit)
-	calls, part := s.queue()
+	calls, part := s.queuedCalls()
 	t := Compiled{Kind: KindBucket, Capacity: s.BurstCapacity() + calls, Slack: part / g,
 		Unit: us / g, Fill: s.Limit / g}
 	if t.Capacity > (maxExact-t.Slack)/t.Unit {

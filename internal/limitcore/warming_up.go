@@ -49,8 +49,8 @@ func (s *Spec) compileWarmUp(us int64) (Compiled, error) {
 	return t, nil
 }
 
-// cold returns the price that is paid for the cold up to a warmth, beyond the usual price.
-func (t *Compiled) cold(warmth int64) int64 {
+// coldPrice returns the price that is paid for the cold up to a warmth, beyond the usual price.
+func (t *Compiled) coldPrice(warmth int64) int64 {
 	y := min(warmth, t.Warm/2)
 	hi, lo := bits.Mul64(uint64(2*y), uint64(y))
 	q, _ := bits.Div64(hi, lo, uint64(t.Warm))
@@ -80,7 +80,7 @@ func (t *Compiled) chargeWarm(s, from *State, now, end, cost int64) Outcome {
 	default:
 		o.Allowed, o.Debt = true, CeilDiv(debt, t.Unit)
 		warmer := warmth + cost*t.Fill
-		debt += cost*t.Fill + t.cold(warmer) - t.cold(warmth)
+		debt += cost*t.Fill + t.coldPrice(warmer) - t.coldPrice(warmth)
 		*s = State{kind: KindWarm, at: now, used: debt + warmer, unit: t.Unit, aux: warmer}
 		o.Reset = t.waitForDebt(debt)
 	}
@@ -99,7 +99,7 @@ func warmEnd(s *State) int64 { return s.at + CeilDiv(s.used, s.unit) }
 func (t *Compiled) warmAdopt(s *State) *State {
 	a := &State{kind: KindWarm, at: s.at, unit: t.Unit}
 	if s.kind != KindWarm {
-		a.used = min(s.taken(), t.Capacity) * t.Fill
+		a.used = min(s.takenCost(), t.Capacity) * t.Fill
 		return a
 	}
 	level := min(CeilDiv(s.used, s.unit), maxExact/t.Unit)
@@ -111,7 +111,7 @@ func (t *Compiled) warmAdopt(s *State) *State {
 // amount that time has paid since. That is exact for the last charge, and for a charge in a row without a pause.
 func warmRefund(s *State, t *Compiled, then, cost int64) {
 	warmth := max(0, s.aux-cost*t.Fill)
-	back := 2*cost*t.Fill + t.cold(s.aux) - t.cold(warmth)
+	back := 2*cost*t.Fill + t.coldPrice(s.aux) - t.coldPrice(warmth)
 	elapsed := max(0, s.at-then)
 	if elapsed >= CeilDiv(back, t.Unit) {
 		return

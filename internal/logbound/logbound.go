@@ -95,7 +95,7 @@ func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	with := *h
 	with.next = h.next.WithAttrs(attrs)
 	for _, a := range attrs {
-		with.distinguish(a)
+		with.addDistinct(a)
 	}
 	return &with
 }
@@ -106,8 +106,8 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 	return &with
 }
 
-// distinguish adds an attribute to the attributes that distinguish the line.
-func (h *Handler) distinguish(a slog.Attr) {
+// addDistinct adds an attribute to the attributes that distinguish the line.
+func (h *Handler) addDistinct(a slog.Attr) {
 	if h.grouped || !slices.Contains(distinct, a.Key) {
 		return
 	}
@@ -121,9 +121,9 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	}
 	id := Handler{distinct: h.distinct, grouped: h.grouped}
 	if r.Level >= slog.LevelWarn {
-		r.Attrs(func(a slog.Attr) bool { id.distinguish(a); return true })
+		r.Attrs(func(a slog.Attr) bool { id.addDistinct(a); return true })
 	}
-	suppressed, written := h.all.take(h.next, r, id.distinct)
+	suppressed, written := h.all.admitRecord(h.next, r, id.distinct)
 	if !written {
 		return nil
 	}
@@ -144,11 +144,11 @@ func Start(of *slog.Logger) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { wait.Every(ctx, time.Second, func() { h.write(time.Now(), false) }) })
+	running.Go(func() { wait.Every(ctx, time.Second, func() { h.writeDue(time.Now(), false) }) })
 	return func() {
 		cancel()
 		running.Wait()
-		h.write(time.Now(), true)
+		h.writeDue(time.Now(), true)
 	}
 }
 
@@ -161,9 +161,9 @@ func (h *Handler) Stats() Stats {
 	return Stats{h.all.suppressed}
 }
 
-// write writes the lines that are due at now, or all lines. A failure to write a line cannot be logged anywhere.
-func (h *Handler) write(now time.Time, all bool) {
-	for _, l := range h.all.due(now, all) {
+// writeDue writes the lines that are due at now, or all lines. A failure to write a line cannot be logged anywhere.
+func (h *Handler) writeDue(now time.Time, all bool) {
+	for _, l := range h.all.takeDue(now, all) {
 		_ = l.to.Handle(context.Background(), l.record)
 	}
 }

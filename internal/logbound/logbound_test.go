@@ -53,21 +53,21 @@ func (r *recorder) expect(t *testing.T, want ...string) {
 	}
 }
 
-// TestGrowingIntervals logs a problem ten times a second for half an hour.
-func TestGrowingIntervals(t *testing.T) {
+// TestHandler_WritesAtGrowingIntervals logs a problem ten times a second for half an hour.
+func TestHandler_WritesAtGrowingIntervals(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
 	for i := range 30 * 60 * 10 {
 		after := time.Duration(i) * time.Second / 10
 		r.log(after, slog.LevelWarn, "lost")
 		if i%10 == 0 {
-			r.write(start.Add(after), false)
+			r.writeDue(start.Add(after), false)
 		}
 	}
 	r.expect(t, "level=WARN msg=lost", "level=WARN msg=lost suppressed=9", "level=WARN msg=lost suppressed=99",
 		"level=WARN msg=lost suppressed=599", "level=WARN msg=lost suppressed=5999",
 		"level=WARN msg=lost suppressed=5999")
-	r.write(start.Add(31*time.Minute+time.Second), false)
+	r.writeDue(start.Add(31*time.Minute+time.Second), false)
 	lines := r.lines()
 	if last := lines[len(lines)-1]; len(lines) != 7 ||
 		last != "level=WARN msg=lost suppressed=5288 ended=2026-01-02T03:29:59.900Z" {
@@ -83,14 +83,14 @@ func TestGrowingIntervals(t *testing.T) {
 	}
 }
 
-// TestSumOfLines checks that each record is written or in the number of suppressed ones, once.
-func TestSumOfLines(t *testing.T) {
+// TestHandler_CountsEachRecordOnce checks that each record is written or in the number of suppressed ones, once.
+func TestHandler_CountsEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
 	for i := range 5000 {
 		r.log(time.Duration(i*i)*time.Microsecond, slog.LevelError, "a")
 	}
-	r.write(start.Add(26*time.Second), true)
+	r.writeDue(start.Add(26*time.Second), true)
 	sum := 0
 	for _, line := range r.lines() {
 		n := 0
@@ -109,12 +109,12 @@ func TestLineComesWithoutAFurtherOne(t *testing.T) {
 	r := newRecorder()
 	r.log(0, slog.LevelWarn, "lost", slog.Int("n", 1))
 	r.log(time.Millisecond, slog.LevelWarn, "lost", slog.Int("n", 2))
-	r.write(start.Add(999*time.Millisecond), false)
+	r.writeDue(start.Add(999*time.Millisecond), false)
 	r.expect(t, "level=WARN msg=lost n=1")
-	r.write(start.Add(time.Second), false)
+	r.writeDue(start.Add(time.Second), false)
 	r.expect(t, "level=WARN msg=lost n=1", "level=WARN msg=lost n=2 suppressed=0")
-	r.write(start.Add(2*time.Minute), false)
-	r.write(start.Add(3*time.Minute), false)
+	r.writeDue(start.Add(2*time.Minute), false)
+	r.writeDue(start.Add(3*time.Minute), false)
 	r.expect(t, "level=WARN msg=lost n=1", "level=WARN msg=lost n=2 suppressed=0",
 		"level=WARN msg=lost n=2 suppressed=0 ended=2026-01-02T03:00:00.001Z")
 }
@@ -135,7 +135,7 @@ func TestSingleLinesHaveNoEnd(t *testing.T) {
 	r.log(0, slog.LevelWarn, "a")
 	r.log(0, slog.LevelError, "a")
 	r.log(0, slog.LevelInfo, "a")
-	r.write(start.Add(time.Hour), false)
+	r.writeDue(start.Add(time.Hour), false)
 	r.expect(t, "level=WARN msg=a", "level=ERROR msg=a", "level=INFO msg=a")
 	if len(r.all.messages) != 0 {
 		t.Errorf("%d messages are kept", len(r.all.messages))
@@ -151,12 +151,12 @@ func TestEventsAreCompleteUpToARate(t *testing.T) {
 	if n := len(r.lines()); n != events.lines {
 		t.Errorf("%d lines at once", n)
 	}
-	r.write(start.Add(time.Minute), false)
+	r.writeDue(start.Add(time.Minute), false)
 	lines := r.lines()
 	if last := lines[len(lines)-1]; len(lines) != 11 || last != "level=INFO msg=hot key=10 suppressed=89" {
 		t.Errorf("%d lines, the last: %s", len(lines), last)
 	}
-	r.write(start.Add(10*time.Minute), false)
+	r.writeDue(start.Add(10*time.Minute), false)
 	if n := len(r.lines()); n != 11 {
 		t.Errorf("%d lines at the end", n)
 	}
@@ -179,10 +179,10 @@ func TestTenLinesInAnyMinute(t *testing.T) {
 							slog.Any("err", fmt.Errorf("port %d", 20000+second*31+i)))
 					}
 				}
-				h.write(now, false)
+				h.writeDue(now, false)
 			}
 			out.judge(t, fmt.Sprint(level, " every ", pause, " s"))
-			h.write(start.Add(2*time.Hour), true)
+			h.writeDue(start.Add(2*time.Hour), true)
 			if out.sum < sum { // that a repetition has ended may be a line more
 				t.Errorf("%v every %d s: %d of %d lines are written or counted", level, pause, out.sum, sum)
 			}
@@ -235,7 +235,7 @@ func TestDebugIsNotBounded(t *testing.T) {
 	}
 }
 
-func TestDistinctAttributes(t *testing.T) {
+func TestHandler_DistinguishesAttributes(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
 	proxy := r.WithAttrs([]slog.Attr{slog.String("listener", "proxy")})
@@ -253,7 +253,7 @@ func TestDistinctAttributes(t *testing.T) {
 		`level=ERROR msg=refused err="line 3"`, `level=ERROR msg=refused err="line 4"`,
 		`level=WARN msg=lost client.reason=1`)
 	r.out.Reset()
-	r.write(start.Add(time.Second), false)
+	r.writeDue(start.Add(time.Second), false)
 	if got := r.out.String(); !strings.Contains(got, "listener=proxy from=b suppressed=2") ||
 		!strings.Contains(
 			got,
@@ -263,8 +263,8 @@ func TestDistinctAttributes(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded logs texts that a client could choose, and more messages than there are.
-func TestMemoryIsBounded(t *testing.T) {
+// TestHandler_BoundsItsMemory logs texts that a client could choose, and more messages than there are.
+func TestHandler_BoundsItsMemory(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
 	for i := range 1000 {
@@ -284,8 +284,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestRunningLogger uses the clock and many goroutines.
-func TestRunningLogger(t *testing.T) {
+// TestLogger_ConcurrentUse uses the clock and many goroutines.
+func TestLogger_ConcurrentUse(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
 	log := Logger(slog.New(r.Handler))

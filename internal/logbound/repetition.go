@@ -70,11 +70,11 @@ type line struct {
 	record slog.Record
 }
 
-// take reports whether a record is written now, and returns the number of records before it that were not.
-func (b *bounds) take(to slog.Handler, r slog.Record, distinct string) (suppressed int, written bool) {
+// admitRecord reports whether a record is written now, and returns the number of records before it that were not.
+func (b *bounds) admitRecord(to slog.Handler, r slog.Record, distinct string) (suppressed int, written bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m, e := b.repetition(r, distinct)
+	m, e := b.findRepetition(r, distinct)
 	if !r.Time.Before(e.last.Add(endAfter)) {
 		e.window, e.until, e.sample = 0, time.Time{}, nil
 	}
@@ -88,15 +88,15 @@ func (b *bounds) take(to slog.Handler, r slog.Record, distinct string) (suppress
 		return suppressed, true
 	}
 	if e.suppressed == 0 || e.sample == nil {
-		e.sample = &line{to, resolved(r)}
+		e.sample = &line{to, resolveAttrs(r)}
 	}
 	e.suppressed++
 	b.suppressed++
 	return 0, false
 }
 
-// repetition finds the repetition of a record, or begins a new repetition.
-func (b *bounds) repetition(r slog.Record, distinct string) (*message, *repetition) {
+// findRepetition finds the repetition of a record, or begins a new repetition.
+func (b *bounds) findRepetition(r slog.Record, distinct string) (*message, *repetition) {
 	id := kind{r.Level, r.Message}
 	if b.messages[id] == nil {
 		if len(b.messages) >= maxMessages {
@@ -127,8 +127,8 @@ func (e *repetition) nextWindow(now time.Time) {
 	e.window++
 }
 
-// resolved returns a record to keep: values that would be computed when the record is written are computed now.
-func resolved(r slog.Record) slog.Record {
+// resolveAttrs returns a record to keep: values that would be computed when the record is written are computed now.
+func resolveAttrs(r slog.Record) slog.Record {
 	kept := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		a.Value = a.Value.Resolve()
@@ -138,18 +138,18 @@ func resolved(r slog.Record) slog.Record {
 	return kept
 }
 
-// due removes and returns the lines that are due, and forgets repetitions that have ended.
-func (b *bounds) due(now time.Time, all bool) (lines []line) {
+// takeDue removes and returns the lines that are due, and forgets repetitions that have ended.
+func (b *bounds) takeDue(now time.Time, all bool) (lines []line) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, m := range b.messages {
 		for distinct, e := range m.repetitions {
 			ended := !now.Before(e.last.Add(endAfter))
-			if e.due(now, all, ended) {
+			if e.isDue(now, all, ended) {
 				if !m.mayWrite(now) && !all {
 					continue // it is due until there is room
 				}
-				lines = append(lines, e.summary(now, ended))
+				lines = append(lines, e.summaryLine(now, ended))
 			}
 			if ended {
 				delete(m.repetitions, distinct)
@@ -164,17 +164,17 @@ func (b *bounds) due(now time.Time, all bool) (lines []line) {
 	return lines
 }
 
-// due reports whether to write a line about the repetition. If no line was suppressed since the last line, the end of
+// isDue reports whether to write a line about the repetition. If no line was suppressed since the last line, the end of
 // the repetition is news about a problem, but not about events.
-func (e *repetition) due(now time.Time, all, ended bool) bool {
+func (e *repetition) isDue(now time.Time, all, ended bool) bool {
 	if e.suppressed == 0 {
 		return ended && e.sample != nil && e.sample.record.Level >= slog.LevelWarn
 	}
 	return all || ended || !now.Before(e.until)
 }
 
-// summary returns a line that was suppressed, with the number of the others.
-func (e *repetition) summary(now time.Time, ended bool) line {
+// summaryLine returns a line that was suppressed, with the number of the others.
+func (e *repetition) summaryLine(now time.Time, ended bool) line {
 	l := line{e.sample.to, e.sample.record.Clone()}
 	l.record.Time = now
 	l.record.AddAttrs(slog.Int("suppressed", max(0, e.suppressed-1)))

@@ -100,7 +100,7 @@ func InProcess(c Config, found aggregate.Config) (*Pipeline, error) {
 	p.Aggregate = aggregate.New(found)
 	p.Wire(c, p.Aggregate)
 	p.Add(lifecycle.Sinks, "aggregate", p.Aggregate.Run)
-	p.Add(lifecycle.Sinks, "upstreams", p.adapt)
+	p.Add(lifecycle.Sinks, "upstreams", p.runControllers)
 	return p, nil
 }
 
@@ -217,8 +217,8 @@ func Adapt(ctx context.Context, now func() time.Time, set func() *rules.Set, hot
 	return nil
 }
 
-// adapt runs the controllers by the reports of this process alone.
-func (p *Pipeline) adapt(ctx context.Context) error {
+// runControllers runs the controllers by the reports of this process alone.
+func (p *Pipeline) runControllers(ctx context.Context) error {
 	upstreams := p.Gate.Upstreams()
 	read := func(now time.Time) []report.Limiter {
 		return []report.Limiter{{At: now, Upstreams: upstreams.Reports(now)}}

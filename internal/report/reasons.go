@@ -19,15 +19,15 @@ type Admissions [NumReasons]uint64
 type Denials [NumReasons]uint64
 
 // Total returns the number of all admissions.
-func (a Admissions) Total() uint64 { return total(a) }
+func (a Admissions) Total() uint64 { return totalOf(a) }
 
 // All iterates over the reasons that allow, with their counts.
 func (a Admissions) All() iter.Seq2[hottype.Reason, uint64] {
-	return counts(a, func(r hottype.ReasonInfo) bool { return r.Allows })
+	return countsWhere(a, func(r hottype.ReasonInfo) bool { return r.Allows })
 }
 
 // Total returns the number of all denials.
-func (d Denials) Total() uint64 { return total(d) }
+func (d Denials) Total() uint64 { return totalOf(d) }
 
 // OfClient returns the number of denials by limits of clients.
 func (d Denials) OfClient() (sum uint64) {
@@ -41,7 +41,7 @@ func (d Denials) OfClient() (sum uint64) {
 
 // All iterates over the reasons that deny, with their counts.
 func (d Denials) All() iter.Seq2[hottype.Reason, uint64] {
-	return counts(d, func(r hottype.ReasonInfo) bool { return r.Denies })
+	return countsWhere(d, func(r hottype.ReasonInfo) bool { return r.Denies })
 }
 
 // MarshalJSON writes all members, including zeros.
@@ -69,14 +69,14 @@ func (d *Denials) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-func total(counts [NumReasons]uint64) (sum uint64) {
+func totalOf(counts [NumReasons]uint64) (sum uint64) {
 	for _, n := range counts {
 		sum += n
 	}
 	return sum
 }
 
-func counts(n [NumReasons]uint64, has func(hottype.ReasonInfo) bool) iter.Seq2[hottype.Reason, uint64] {
+func countsWhere(n [NumReasons]uint64, has func(hottype.ReasonInfo) bool) iter.Seq2[hottype.Reason, uint64] {
 	return func(yield func(hottype.Reason, uint64) bool) {
 		for r := range hottype.Reasons() {
 			if has(r.Info()) && !yield(r, n[r]) {

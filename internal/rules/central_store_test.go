@@ -27,7 +27,7 @@ func change(t *testing.T, s *rules.Stored, r rules.Revision) *rules.Stored {
 func push(text string) rules.Revision { return rules.Revision{At: at, Text: text} }
 
 // A store that lost its last changes does not give their numbers again.
-func TestVersionsOnlyGrow(t *testing.T) {
+func TestStored_VersionsOnlyGrow(t *testing.T) {
 	t.Parallel()
 	s := change(t, nil, push("a"))
 	for known, want := range map[int64]int64{0: 2, 7: 8} {
@@ -73,7 +73,7 @@ func TestStoredValuesOfOthersAreRejected(t *testing.T) {
 
 // A text may have as many bytes as docs/deploy says, and is read again, also if JSON escapes each byte with another
 // one. A value is read up to its bound.
-func TestTextsUpToTheBound(t *testing.T) {
+func TestStored_AcceptsTextsUpToTheBound(t *testing.T) {
 	t.Parallel()
 	const most = 384 << 10
 	s := change(t, nil, push(strings.Repeat("\n", most)))

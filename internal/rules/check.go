@@ -35,7 +35,7 @@ func (p *parser) checkRules() {
 func (p *parser) checkParams(r *Rule, v conf.Value) {
 	seen := map[string]bool{}
 	for _, q := range r.Params {
-		switch name, where := q.source(); {
+		switch name, where := q.splitName(); {
 		case q.Name == "*" && q.Normal.Redact == canon.RedactDrop:
 			v.At("params").Fail(`"*" is dropped; leave it out of params instead`)
 		case q.Name == "":
@@ -68,7 +68,7 @@ func (p *parser) checkReachable(i int, earlier map[place][]checkedRule) {
 	late := checkedRule{i, segs, r.Match.Methods, r.Match.Hosts}
 	taker := i
 	find := func(at place) {
-		if j := slices.IndexFunc(earlier[at], func(early checkedRule) bool { return early.covers(late) }); j >= 0 {
+		if j := slices.IndexFunc(earlier[at], func(early checkedRule) bool { return early.coversRule(late) }); j >= 0 {
 			taker = min(taker, earlier[at][j].index)
 		}
 	}
@@ -93,8 +93,8 @@ func (p *parser) checkReachable(i int, earlier map[place][]checkedRule) {
 	earlier[at] = append(earlier[at], late)
 }
 
-// covers reports whether a selects every request that b selects.
-func (a checkedRule) covers(b checkedRule) bool {
+// coversRule reports whether a selects every request that b selects.
+func (a checkedRule) coversRule(b checkedRule) bool {
 	return pathCovers(a.segs, b.segs) && containsAll(a.methods, b.methods) && containsAll(a.hosts, b.hosts)
 }
 

@@ -30,8 +30,8 @@ func noLimit() Limit {
 	return Limit{Mode: hottype.ModeEnforce, Scope: ScopeCluster, OnStoreFailure: FailLocal}
 }
 
-// take makes the set of a document and reports errors that concern several fields.
-func (p *parser) take(v conf.Value, d *rule.Set) {
+// compileSet makes the set of a document and reports errors that concern several fields.
+func (p *parser) compileSet(v conf.Value, d *rule.Set) {
 	s := p.set
 	s.Namespace, s.Upstreams = d.Namespace, d.Upstreams
 	s.QueryBounds = canon.QueryBounds(d.QueryBounds)
@@ -39,13 +39,13 @@ func (p *parser) take(v conf.Value, d *rule.Set) {
 	for _, r := range d.Redact {
 		s.Redact = append(s.Redact, canon.Redaction{Name: r.Name, Redact: redactOf(r.Redact)})
 	}
-	s.ParseAs = traits(v, &d.ParseAs)
-	p.upstreams(v.At("upstreams"))
+	s.ParseAs = compileTraits(v, &d.ParseAs)
+	p.checkUpstreams(v.At("upstreams"))
 	ip := v.At("ip")
-	s.IP = IPLimits{Fixed: window(ip.At("fixed"), d.IP.Fixed, limit.FixedWindow),
-		Sliding:        window(ip.At("sliding"), d.IP.Sliding, limit.SlidingWindow),
-		TrustedProxies: prefixes(ip.At("trusted_proxies"), d.IP.TrustedProxies),
-		Exempt:         prefixes(ip.At("exempt"), d.IP.Exempt),
+	s.IP = IPLimits{Fixed: compileWindow(ip.At("fixed"), d.IP.Fixed, limit.FixedWindow),
+		Sliding:        compileWindow(ip.At("sliding"), d.IP.Sliding, limit.SlidingWindow),
+		TrustedProxies: compileNetworks(ip.At("trusted_proxies"), d.IP.TrustedProxies),
+		Exempt:         compileNetworks(ip.At("exempt"), d.IP.Exempt),
 		Client:         strings.ToLower(d.IP.Client), IPv6Prefix: d.IP.IPv6Prefix, InFlight: d.IP.InFlight}
 	if !ip.At("trusted_proxies").Failed() {
 		s.warnOfOpenTrust(ip.At("trusted_proxies"))
@@ -56,14 +56,14 @@ func (p *parser) take(v conf.Value, d *rule.Set) {
 	}
 	for i := range d.Rules {
 		at := v.At("rules").Entry(i)
-		s.Rules, p.rules = append(s.Rules, p.rule(at, &d.Rules[i])), append(p.rules, at)
+		s.Rules, p.rules = append(s.Rules, p.compileRule(at, &d.Rules[i])), append(p.rules, at)
 		s.IP.warnOfGreed(at, s.Rules[i])
 	}
 	names := map[string]bool{}
 	for i := range d.Classes {
 		at := v.At("classes").Entry(i)
-		once(at, d.Classes[i].Name, names)
-		s.Classes = append(s.Classes, class(at, &d.Classes[i]))
+		checkUnique(at, d.Classes[i].Name, names)
+		s.Classes = append(s.Classes, compileClass(at, &d.Classes[i]))
 	}
 	for i := range d.Overrides {
 		o := Override(d.Overrides[i])
@@ -76,19 +76,19 @@ func (p *parser) take(v conf.Value, d *rule.Set) {
 	p.warnOfLimits()
 }
 
-// once reports a name that an earlier entry has.
-func once(v conf.Value, name string, seen map[string]bool) {
+// checkUnique reports a name that an earlier entry has.
+func checkUnique(v conf.Value, name string, seen map[string]bool) {
 	if name != "" && seen[name] {
 		v.At("name").Fail("%q is set twice", name)
 	}
 	seen[name] = true
 }
 
-func (p *parser) upstreams(v conf.Value) {
+func (p *parser) checkUpstreams(v conf.Value) {
 	names := map[string]bool{}
 	for i, u := range p.set.Upstreams {
 		at := v.Entry(i)
-		if once(at, u.Name, names); i == maxUpstreams {
+		if checkUnique(at, u.Name, names); i == maxUpstreams {
 			at.Fail("there are more than %d upstreams", maxUpstreams)
 		}
 		to, err := url.Parse(u.URL)
@@ -99,18 +99,18 @@ func (p *parser) upstreams(v conf.Value) {
 	}
 }
 
-func (p *parser) rule(v conf.Value, c *rule.Rule) *Rule {
+func (p *parser) compileRule(v conf.Value, c *rule.Rule) *Rule {
 	if c.Name != "" && c.Name != "*" && !resourceName.MatchString(c.Name) {
 		v.At("name").Fail(`%q cannot be used; write %s, or "*", the catch-all`, conf.Cut(c.Name), aResource)
 	}
 	r := &Rule{Name: c.Name, Match: Pattern(c.Match), Ignore: c.Ignore, Continue: c.Continue, Hot: HotCriteria(c.Hot),
-		Limit: noLimit(), Cache: c.Cache, Malformed: c.Malformed, ParseAs: traits(v, &c.ParseAs)}
+		Limit: noLimit(), Cache: c.Cache, Malformed: c.Malformed, ParseAs: compileTraits(v, &c.ParseAs)}
 	if !r.ParseAs.Known {
 		r.ParseAs = p.set.ParseAs
 	}
 	r.Match.check(v.At("match"))
 	for i := range c.Params {
-		r.Params = append(r.Params, param(v.At("params").Entry(i), &c.Params[i], r.ParseAs.Duplicates))
+		r.Params = append(r.Params, compileParam(v.At("params").Entry(i), &c.Params[i], r.ParseAs.Duplicates))
 	}
 	r.AllQuery = slices.ContainsFunc(r.Params, func(q Param) bool { return q.Name == "*" })
 	if v.Has("hot") && !v.At("hot").Broken() {
@@ -153,13 +153,13 @@ func redactOf(word string) canon.Redact {
 	return canon.Redact(1 + slices.Index(redactWords, word)) // RedactNone for another word
 }
 
-// param compiles a parameter. duplicates, if not nil, is the upstream's way of reading duplicates.
-func param(v conf.Value, c *rule.Param, duplicates *canon.Duplicates) Param {
+// compileParam compiles a parameter. duplicates, if not nil, is the upstream's way of reading duplicates.
+func compileParam(v conf.Value, c *rule.Param, duplicates *canon.Duplicates) Param {
 	q := Param{Name: paramName(v, c.Name), Normal: canon.Normalization{Fold: c.Fold, Trim: c.Trim,
 		Redact:     redactOf(c.Redact),
 		Integer:    canon.IntegerForm(max(0, slices.Index(integerWords, c.Integer))),
 		Duplicates: canon.Duplicates(max(0, slices.Index(duplicateWords, c.Duplicates)))}}
-	switch name, where := q.source(); {
+	switch name, where := q.splitName(); {
 	case where == "header" && !headerName.MatchString(name):
 		v.Fail("%q is not the name of a header", conf.Cut(name))
 	case where != "" && v.Has("duplicates"):
@@ -181,7 +181,7 @@ func paramName(v conf.Value, name string) string {
 		return name
 	}
 	const known = "path.NAME, header.NAME, query.NAME"
-	switch _, where := (Param{Name: rest}).source(); {
+	switch _, where := (Param{Name: rest}).splitName(); {
 	case prefix != "query":
 		v.Fail("%q: there is no source %q; it must be one of %s; a parameter of the query with this name is %q", conf.Cut(name),
 			conf.Cut(prefix), known, conf.Cut("query."+name))
@@ -205,8 +205,8 @@ func (h *HotCriteria) check(v conf.Value) {
 	}
 }
 
-// traits returns the traits of the preset in the field parse_as of v, with the traits that are set beside it.
-func traits(v conf.Value, c *rule.ParseAs) parseas.Traits {
+// compileTraits returns the traits of the preset in the field parse_as of v, with the traits that are set beside it.
+func compileTraits(v conf.Value, c *rule.ParseAs) parseas.Traits {
 	if !v.Has("parse_as") || v.At("parse_as").Broken() {
 		return parseas.Traits{}
 	}

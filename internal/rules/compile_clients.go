@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-func window(v conf.Value, c *rule.Window, a limit.Algorithm) *IPWindow {
+func compileWindow(v conf.Value, c *rule.Window, a limit.Algorithm) *IPWindow {
 	if c == nil {
 		return nil
 	}
@@ -30,8 +30,8 @@ func window(v conf.Value, c *rule.Window, a limit.Algorithm) *IPWindow {
 	return w
 }
 
-// prefixes compiles networks. An address without a length is a network of one address.
-func prefixes(v conf.Value, texts []string) (list []netip.Prefix) {
+// compileNetworks compiles networks. An address without a length is a network of one address.
+func compileNetworks(v conf.Value, texts []string) (list []netip.Prefix) {
 	for i, s := range texts {
 		at := v.Entry(i)
 		if at.Failed() {
@@ -70,11 +70,11 @@ func (s *Set) warnOfOpenTrust(v conf.Value) {
 // larger than /16.
 func IsMostClients(p netip.Prefix) bool { return p.Bits() < 8 || p.Addr().Is6() && p.Bits() < 16 }
 
-func class(v conf.Value, c *rule.Class) *Class {
+func compileClass(v conf.Value, c *rule.Class) *Class {
 	ip, match := v.At("ip"), v.At("match")
 	k := &Class{Name: c.Name, Header: textproto.CanonicalMIMEHeaderKey(c.Match.Header), Upstream: c.Upstream,
-		Fixed:    window(ip.At("fixed"), c.IP.Fixed, limit.FixedWindow),
-		Sliding:  window(ip.At("sliding"), c.IP.Sliding, limit.SlidingWindow),
+		Fixed:    compileWindow(ip.At("fixed"), c.IP.Fixed, limit.FixedWindow),
+		Sliding:  compileWindow(ip.At("sliding"), c.IP.Sliding, limit.SlidingWindow),
 		InFlight: c.IP.InFlight, Verify: strings.Join(c.Verify, " ")}
 	if k.Header == "Host" {
 		match.At("header").Fail("Host is not one of the headers; see match.hosts of a rule")

@@ -69,8 +69,8 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 	}
 	l.Set = true
 	a := c.Amounts
-	l.Adaptive = adaptive(v, c, &a)
-	l.Spec = spec(v, &a, c)
+	l.Adaptive = compileAdaptive(v, c, &a)
+	l.Spec = compileSpec(v, &a, c)
 	l.checkFair(v)
 	l.checkRefund(v)
 	var values []ValueLimit
@@ -79,7 +79,7 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 		of.Window, of.WarmUp = cmp.Or(of.Window, l.Spec.Window), cmp.Or(of.WarmUp, a.WarmUp)
 		of.Buckets, of.Delay = cmp.Or(of.Buckets, l.Spec.Buckets), cmp.Or(of.Delay, a.Delay)
 		of.NoDelay = of.NoDelay || a.NoDelay
-		one.Spec, one.Adaptive = spec(v.At("values").Entry(i), &of, c), nil
+		one.Spec, one.Adaptive = compileSpec(v.At("values").Entry(i), &of, c), nil
 		values = append(values, ValueLimit{Key: hottype.Key(c.Values[i].Key), Limit: one})
 	}
 	return l, values
@@ -117,9 +117,9 @@ func otherLimitField(name string) string {
 	return string(inFlight) + " has limit, lease, scope and on_store_failure, not " + name
 }
 
-// adaptive compiles the adaptive part of a limit. It returns nil if the limit is not adaptive. A limit without a rate
-// has the rate max while the upstream's capacity is not known.
-func adaptive(v conf.Value, c *rule.Limit, a *rule.Amounts) *Adaptive {
+// compileAdaptive compiles the adaptive part of a limit. It returns nil if the limit is not adaptive. A limit without a
+// rate has the rate max while the upstream's capacity is not known.
+func compileAdaptive(v conf.Value, c *rule.Limit, a *rule.Amounts) *Adaptive {
 	if !c.Adaptive {
 		for _, name := range []string{"min", "max", "upstream"} {
 			if v.Has(name) {
@@ -178,8 +178,8 @@ func checkAmounts(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm) {
 	}
 }
 
-// spec compiles the amounts a of limit c, or of one of its values.
-func spec(v conf.Value, a *rule.Amounts, c *rule.Limit) limit.Spec {
+// compileSpec compiles the amounts a of limit c, or of one of its values.
+func compileSpec(v conf.Value, a *rule.Amounts, c *rule.Limit) limit.Spec {
 	s := limit.Spec{Algorithm: c.Algorithm, Limit: a.Rate.N, Window: a.Rate.Per, Burst: burstOf(a)}
 	if a.Rate.N == 0 {
 		s.Limit, s.Window = a.Limit, a.Window
@@ -199,9 +199,9 @@ func spec(v conf.Value, a *rule.Amounts, c *rule.Limit) limit.Spec {
 	case limit.WarmingUp:
 		s.WarmUp = a.WarmUp
 	case limit.LeakyBucket:
-		queue(v, a, &s)
+		applyDelay(v, a, &s)
 	case rule.Bursty:
-		store(a, &s)
+		compileBursty(a, &s)
 	}
 	if n := a.InitialTokens; n != nil && *n > s.Burst {
 		v.At("initial_tokens").Fail("initial_tokens %d is more than the burst, %d", *n, s.Burst)
@@ -213,9 +213,9 @@ func spec(v conf.Value, a *rule.Amounts, c *rule.Limit) limit.Spec {
 	return s
 }
 
-// queue applies nginx's meaning of delay and nodelay to a leaky bucket: delay requests of the burst, or all of it, are
-// allowed without delay. This part is GCRA and not a queue; the rest of the burst is delayed as long as necessary.
-func queue(v conf.Value, a *rule.Amounts, s *limit.Spec) {
+// applyDelay applies nginx's meaning of delay and nodelay to a leaky bucket: delay requests of the burst, or all of it,
+// are allowed without delay. This part is GCRA and not a queue; the rest of the burst is delayed as long as necessary.
+func applyDelay(v conf.Value, a *rule.Amounts, s *limit.Spec) {
 	switch {
 	case a.Delay == nil && !a.NoDelay:
 	case a.Delay != nil && a.NoDelay:
@@ -236,10 +236,11 @@ func queue(v conf.Value, a *rule.Amounts, s *limit.Spec) {
 	}
 }
 
-// store makes a token bucket of bursty. Guava stores unused permits, up to the permits of one second (burst), and
-// starts with 0. A call takes the stored permits and one more that is not due yet: the next call waits for it (resync,
-// reserveEarliestAvailable in SmoothRateLimiter). So the capacity of the bucket is one more than the stored permits.
-func store(a *rule.Amounts, s *limit.Spec) {
+// compileBursty makes a token bucket of bursty. Guava stores unused permits, up to the permits of one second (burst),
+// and starts with 0. A call takes the stored permits and one more that is not due yet: the next call waits for it
+// (resync, reserveEarliestAvailable in SmoothRateLimiter). So the capacity of the bucket is one more than the stored
+// permits.
+func compileBursty(a *rule.Amounts, s *limit.Spec) {
 	if a.Burst == nil {
 		s.Burst = defaultBurst(a.Rate)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Each field accepts its last valid value and rejects the first invalid value.
-func TestEdgesOfFields(t *testing.T) {
+func TestParse_AcceptsValuesUpToTheirBounds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ field, valid, invalid string }{
 		{"limit: {adaptive: true, min: 10, max: 20, rate: %s}", "10", "9.9"},
@@ -33,7 +33,7 @@ func TestEdgesOfFields(t *testing.T) {
 }
 
 // A rate that a program writes may be any number above 0.
-func TestAnyRate(t *testing.T) {
+func TestParseAnyRate(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]float64{"0.3333": 0.3333, "30/m": 0.5, "1e-3": 0.001, "5": 5, "0": -1, "-1": -1,
 		"x": -1, "1e40": -1} {
@@ -69,11 +69,11 @@ func TestSpellingIsBounded(t *testing.T) {
 }
 
 // A schedule that does not begin soon is computed again within a day, and the result of a class is remembered.
-func TestWhatIsRemembered(t *testing.T) {
+func TestScheduleCacheAndClassIndex_RememberResults(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	var p scheduleCache
-	if s := p.recompute(nil, now); s.holds || !s.end.Equal(now.Add(24*time.Hour)) {
+	if s := p.recomputeSpan(nil, now); s.holds || !s.end.Equal(now.Add(24*time.Hour)) {
 		t.Errorf("%+v", s)
 	}
 	set, err := Parse("f.yaml", []byte(`

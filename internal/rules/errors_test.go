@@ -28,7 +28,7 @@ func refusedFiles(t *testing.T) (files []struct{ text, want string }) {
 }
 
 // Each file has one mistake, and the error names its place and the mistake.
-func TestErrors(t *testing.T) {
+func TestParse_NamesThePlaceOfAMistake(t *testing.T) {
 	t.Parallel()
 	for _, c := range refusedFiles(t) {
 		toRun := &Remedies{Rules: "start without --config", Secret: "set the secret"}
@@ -61,7 +61,7 @@ func TestNothingLikeItIsSuggested(t *testing.T) {
 	}
 }
 
-func TestErrorsTogether(t *testing.T) {
+func TestErrors_ListsTenAndCountsOthers(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("f.yaml", []byte("rules:\n"+strings.Repeat("  - {name: a, params: [], hot: {rate: x}}\n", 12)))
 	lines := strings.Split(err.Error(), "\n")

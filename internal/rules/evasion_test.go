@@ -160,9 +160,9 @@ var golden = map[string][3]int{
 	"tomcat-servlet":           {26, 84, 25},
 }
 
-// TestPresetsAgainstUpstreams holds every preset to the measured table: each target that reaches the handler of its
-// upstream is charged.
-func TestPresetsAgainstUpstreams(t *testing.T) {
+// TestPresets_ChargeWhatUpstreamsRead holds every preset to the measured table: each target that reaches the handler of
+// its upstream is charged.
+func TestPresets_ChargeWhatUpstreamsRead(t *testing.T) {
 	t.Parallel()
 	targets, upstreams := table(t)
 	if len(targets) < 359 || len(upstreams) < 25 {
@@ -181,9 +181,9 @@ func TestPresetsAgainstUpstreams(t *testing.T) {
 	}
 }
 
-// TestRecordedSpellings: each mutated target of test/parseas that an upstream read as the value star has its key under
-// strict, and under the upstream's preset.
-func TestRecordedSpellings(t *testing.T) {
+// TestMatch_ChargesRecordedSpellings: each mutated target of test/parseas that an upstream read as the value star has
+// its key under strict, and under the upstream's preset.
+func TestMatch_ChargesRecordedSpellings(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/spellings.tsv")
 	if err != nil {
@@ -223,8 +223,9 @@ rules:
 	}
 }
 
-// TestEvasionPage: the page names every preset and trait, with the numbers above, and its examples can be parsed.
-func TestEvasionPage(t *testing.T) {
+// TestEvasionPage_NamesEveryPresetAndTrait: the page names every preset and trait, with the numbers above, and its
+// examples can be parsed.
+func TestEvasionPage_NamesEveryPresetAndTrait(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../../docs/evasion.md")
 	if err != nil {

@@ -24,14 +24,14 @@ func Losses(before, after *Set) []string {
 			continue
 		}
 		a := after.Rules[i]
-		add(b.Limit.denies() && !a.Limit.denies(), "the limit of rule "+b.Name)
+		add(b.Limit.canDeny() && !a.Limit.canDeny(), "the limit of rule "+b.Name)
 		add(b.Limit.InFlight != nil && a.Limit.InFlight == nil, "the requests in flight of rule "+b.Name)
 		add(b.Cache != nil && a.Cache == nil, "the cache of rule "+b.Name)
 		for _, v := range b.Values {
-			add(v.Limit.denies() && !a.LimitFor(v.Key).denies(), "the limit of "+string(v.Key))
+			add(v.Limit.canDeny() && !a.LimitFor(v.Key).canDeny(), "the limit of "+string(v.Key))
 		}
 	}
-	lost = append(lost, windowsLost("ip", before.IP.windows(), after.IP.windows())...)
+	lost = append(lost, windowsLost("ip", before.IP.clientWindows(), after.IP.clientWindows())...)
 	for _, b := range before.Classes {
 		i := slices.IndexFunc(after.Classes, func(a *Class) bool { return a.Name == b.Name })
 		if i < 0 {
@@ -43,10 +43,10 @@ func Losses(before, after *Set) []string {
 			clientWindows{a.Fixed, a.Sliding, a.InFlight})...)
 	}
 	for _, p := range before.IP.Exempt {
-		add(!covered(after.IP.Exempt, p), "the exemption of "+p.String())
+		add(!containsNetwork(after.IP.Exempt, p), "the exemption of "+p.String())
 	}
 	for _, p := range before.IP.TrustedProxies {
-		add(!covered(after.IP.TrustedProxies, p), "the trusted proxy "+p.String())
+		add(!containsNetwork(after.IP.TrustedProxies, p), "the trusted proxy "+p.String())
 	}
 	for i := range before.Overrides {
 		b := &before.Overrides[i]
@@ -57,14 +57,16 @@ func Losses(before, after *Set) []string {
 	return lost
 }
 
-func (l Limit) denies() bool { return l.Set && l.Mode != hottype.ModeShadow }
+func (l Limit) canDeny() bool { return l.Set && l.Mode != hottype.ModeShadow }
 
 type clientWindows struct {
 	fixed, sliding *IPWindow
 	inFlight       *InFlight
 }
 
-func (ip *IPLimits) windows() clientWindows { return clientWindows{ip.Fixed, ip.Sliding, ip.InFlight} }
+func (ip *IPLimits) clientWindows() clientWindows {
+	return clientWindows{ip.Fixed, ip.Sliding, ip.InFlight}
+}
 
 func windowsLost(of string, before, after clientWindows) (lost []string) {
 	denies := func(w *IPWindow) bool { return w != nil && w.Mode != hottype.ModeShadow }
@@ -80,7 +82,7 @@ func windowsLost(of string, before, after clientWindows) (lost []string) {
 	return lost
 }
 
-// covered reports whether a list contains a network, or a network around it.
-func covered(list []netip.Prefix, p netip.Prefix) bool {
+// containsNetwork reports whether a list contains a network, or a network around it.
+func containsNetwork(list []netip.Prefix, p netip.Prefix) bool {
 	return slices.ContainsFunc(list, func(l netip.Prefix) bool { return l.Bits() <= p.Bits() && l.Contains(p.Addr()) })
 }

@@ -86,7 +86,7 @@ func TestCoveredRulesAreFoundAsOneByOne(t *testing.T) {
 			goesOn := rapid.IntRange(0, 5).Draw(t, "continue") == 0
 			fmt.Fprintf(&text, "  - {name: r%d, match: {%smethods: [%s], hosts: [%s]}, params: [id], hot: {rate: 1}, continue: %v}\n",
 				i, selects, strings.Join(r.methods, ", "), strings.Join(r.hosts, ", "), goesOn)
-			if j := slices.IndexFunc(before, func(early checkedRule) bool { return early.covers(r) }); j >= 0 {
+			if j := slices.IndexFunc(before, func(early checkedRule) bool { return early.coversRule(r) }); j >= 0 {
 				want = append(want, fmt.Sprintf(`rules[%d].match: no request comes here: rule "r%d"`, i, before[j].index))
 			}
 			if slices.Contains(r.methods, "GET") {
@@ -134,7 +134,7 @@ func TestManyPatternsAreFoundAsOneByOne(t *testing.T) {
 			key := []byte(rapid.SampledFrom([]string{"t?id=", "t?", "u?b="}).Draw(t, "resource") +
 				rapid.StringMatching("[ab]{0,9}").Draw(t, "value"))
 			var want *Override
-			matches := func(e *entry) bool { return e.glob.Match(key) && e.holds(now) }
+			matches := func(e *entry) bool { return e.glob.Match(key) && e.holdsAt(now) }
 			patterns := slices.Collect(o.patterns.All())
 			if i := slices.IndexFunc(patterns, matches); i >= 0 {
 				want = &patterns[i].override

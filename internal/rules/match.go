@@ -48,7 +48,7 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 		return s.matchFaulty(req, sc)
 	}
 	path, query := req.SplitTarget()
-	routes, plain := s.index.candidates(path, sc)
+	routes, plain := s.index.candidateRoutes(path, sc)
 	if !plain && s.index.spelled {
 		return s.matchReadings(&target{req: *req, path: path, query: query}, sc)
 	}
@@ -56,8 +56,8 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 		if plain && !strings.HasPrefix(path, rt.prefix) || !rt.matches(req, path, &rt.readings[0], sc) {
 			continue
 		}
-		s.add(rt, req, rt.rule.Name, query, sc)
-		if rt.ends(req) {
+		s.addMatches(rt, req, rt.rule.Name, query, sc)
+		if rt.endsMatching(req) {
 			return sc.matches
 		}
 	}
@@ -65,7 +65,7 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 		if isReservedPath(path) {
 			s.addForeign(rt, path, sc)
 		} else {
-			s.add(rt, req, path, query, sc)
+			s.addMatches(rt, req, path, query, sc)
 		}
 	}
 	return sc.matches
@@ -81,17 +81,17 @@ func (s *Set) HasLongPath(req *hottype.Request) bool {
 	return len(path) > s.QueryBounds.PathBytes
 }
 
-// ends reports whether no rule behind this one counts a request that this rule matches.
-func (rt *route) ends(req *hottype.Request) bool {
+// endsMatching reports whether no rule behind this one counts a request that this rule matches.
+func (rt *route) endsMatching(req *hottype.Request) bool {
 	return !rt.rule.Continue && !rt.readsFaultyHost(req)
 }
 
-// add appends a match for each key. Keys are written one after the other; when the memory grows, earlier keys remain
-// valid in the old memory.
-func (s *Set) add(rt *route, req *hottype.Request, resource, query string, sc *Scratch) {
+// addMatches appends a match for each key. Keys are written one after the other; when the memory grows, earlier keys
+// remain valid in the old memory.
+func (s *Set) addMatches(rt *route, req *hottype.Request, resource, query string, sc *Scratch) {
 	at := len(sc.key)
 	if rt.readsFaultyHost(req) || !rt.readHeaders(req, sc.values) {
-		sc.found(rt.rule, canon.AppendMalformed(append(sc.key, resource...)), at, true)
+		sc.appendMatch(rt.rule, canon.AppendMalformed(append(sc.key, resource...)), at, true)
 		return
 	}
 	key, n := rt.rule.selector.Append(append(sc.key, resource...), query, sc.values, &s.QueryBounds, &sc.canon)
@@ -100,10 +100,10 @@ func (s *Set) add(rt *route, req *hottype.Request, resource, query string, sc *S
 			key, n = canon.AppendMalformed(append(sc.key, resource...)), 0
 		}
 	}
-	sc.found(rt.rule, key, at, n == 0)
+	sc.appendMatch(rt.rule, key, at, n == 0)
 	for k := 1; k < n; k++ {
 		at = len(sc.key)
-		sc.found(rt.rule, sc.canon.AppendKey(append(sc.key, resource...), k), at, false)
+		sc.appendMatch(rt.rule, sc.canon.AppendKey(append(sc.key, resource...), k), at, false)
 	}
 }
 
@@ -121,12 +121,12 @@ func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
 	}
 	path = path[:min(len(path), s.QueryBounds.PathBytes)]
 	at := len(sc.key)
-	sc.found(rt.rule, canon.AppendMalformed(append(sc.key, path...)), at, true)
+	sc.appendMatch(rt.rule, canon.AppendMalformed(append(sc.key, path...)), at, true)
 }
 
-// found appends a match whose key begins at an offset in sc.key. It fills the match in place, because a copy takes a
-// tenth of the time of the whole request.
-func (sc *Scratch) found(r *Rule, key []byte, at int, malformed bool) {
+// appendMatch appends a match whose key begins at an offset in sc.key. It fills the match in place, because a copy
+// takes a tenth of the time of the whole request.
+func (sc *Scratch) appendMatch(r *Rule, key []byte, at int, malformed bool) {
 	sc.key = key
 	n := len(sc.matches)
 	sc.matches = slices.Grow(sc.matches, 1)[:n+1]

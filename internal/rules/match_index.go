@@ -40,9 +40,9 @@ type matcher struct {
 // compile builds the index of a set whose rules have been checked.
 func (s *Set) compile() error {
 	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, further: MaxKeys - 1}
-	m.written = s.newWritten(&Rule{ParseAs: s.ParseAs, redact: s.Redact})
+	m.written = s.newRedactedForm(&Rule{ParseAs: s.ParseAs, redact: s.Redact})
 	for i, r := range s.Rules {
-		r.Index, r.written = i, s.newWritten(r)
+		r.Index, r.written = i, s.newRedactedForm(r)
 		if r.Continue {
 			m.further--
 		}
@@ -52,14 +52,14 @@ func (s *Set) compile() error {
 		}
 		m.byName[r.Name] = r
 		m.compileReadings(rt)
-		rt.spell()
+		rt.compileSpelling()
 		if r.IsCatchAll() {
 			m.catchAll = rt
 			continue
 		}
 		m.all = append(m.all, rt)
 	}
-	m.noteSimple()
+	m.recordSimplePasses()
 	m.indexPaths()
 	for _, c := range s.Classes {
 		m.classes = append(m.classes, &classIndex{class: c, seed: maphash.MakeSeed()})
@@ -81,11 +81,11 @@ func (m *matcher) indexPaths() {
 	}
 	for path, routes := range only {
 		for _, o := range m.open {
-			if o.segs == nil || o.takesPath(path, &o.readings[0], make([]canon.Value, o.slots)) {
+			if o.segs == nil || o.matchesPath(path, &o.readings[0], make([]canon.Value, o.slots)) {
 				routes = append(routes, o)
 			}
 		}
-		slices.SortFunc(routes, inOrder)
+		slices.SortFunc(routes, compareOrder)
 		m.exact[path] = routes
 	}
 	if len(m.open) <= fewRoutes {
@@ -111,7 +111,7 @@ func (m *matcher) indexPaths() {
 // fewRoutes is the number of routes that are compared one after the other sooner than an index finds them.
 const fewRoutes = 32
 
-func inOrder(a, b *route) int { return cmp.Compare(a.order, b.order) }
+func compareOrder(a, b *route) int { return cmp.Compare(a.order, b.order) }
 
 // openFor returns the routes of open that may match a plain path.
 func (m *matcher) openFor(path string, sc *Scratch) []*route {
@@ -124,7 +124,7 @@ func (m *matcher) openFor(path string, sc *Scratch) []*route {
 		text, rest, _ = strings.Cut(rest, "/")
 		sc.routes = append(sc.routes, m.openBy[place{i, text}]...)
 	}
-	slices.SortFunc(sc.routes, inOrder)
+	slices.SortFunc(sc.routes, compareOrder)
 	return sc.routes
 }
 
@@ -152,9 +152,9 @@ func (m *matcher) onlyPath(rt *route) string {
 	return path
 }
 
-// candidates returns the routes that may match a path, in file order, and whether all upstreams read the path
+// candidateRoutes returns the routes that may match a path, in file order, and whether all upstreams read the path
 // unchanged, so that prefixes of it can be compared.
-func (m *matcher) candidates(path string, sc *Scratch) (routes []*route, plain bool) {
+func (m *matcher) candidateRoutes(path string, sc *Scratch) (routes []*route, plain bool) {
 	if routes, ok := m.exact[path]; ok {
 		return routes, true
 	}

@@ -18,7 +18,7 @@ func (s *Set) spelledPath(path string, how *pathSyntax, sc *Scratch) string {
 	if how.path == rawPath {
 		return path
 	}
-	return sc.spelling(s, path, how.path).text
+	return sc.spellingOf(s, path, how.path).text
 }
 
 // spelling is a path as one of the matcher's paths spells it. first is the index of the first path that was found to
@@ -30,8 +30,9 @@ type spelling struct {
 	first int
 }
 
-// spelling returns the spelling of a path by the path of the matcher with index i. Equal spellings share their memory.
-func (sc *Scratch) spelling(s *Set, path string, i int) *spelling {
+// spellingOf returns the spelling of a path by the path of the matcher with index i. Equal spellings share their
+// memory.
+func (sc *Scratch) spellingOf(s *Set, path string, i int) *spelling {
 	for len(sc.paths) <= i {
 		sc.paths = append(sc.paths, spelling{})
 	}
@@ -80,12 +81,12 @@ type target struct {
 	cut         bool // faulty only because of a fragment, which has been cut
 }
 
-// read returns how a route reads the path in a pass, and whether the target is malformed for the route.
-func (t *target) read(rt *route, pass int) (how *pathSyntax, malformed bool) {
+// readingFor returns how a route reads the path in a pass, and whether the target is malformed for the route.
+func (t *target) readingFor(rt *route, pass int) (how *pathSyntax, malformed bool) {
 	if !t.faulty {
-		return reading(rt.readings, pass), false
+		return readingOf(rt.readings, pass), false
 	}
-	return reading(rt.suspects, pass), !t.cut || !rt.rule.ParseAs.CutFragment
+	return readingOf(rt.suspects, pass), !t.cut || !rt.rule.ParseAs.CutFragment
 }
 
 // matchReadings returns the rules that match a target in any of the ways in which upstreams may read it. It makes one
@@ -115,7 +116,7 @@ func (s *Set) matchReadings(t *target, sc *Scratch) []Match {
 		}
 	}
 	if usual <= MaxKeys && len(sc.matches) > MaxKeys {
-		sc.malformEach() // the key that counts could be one of the keys that are not limited
+		sc.replaceByMalformed() // the key that counts could be one of the keys that are not limited
 	}
 	return sc.matches
 }
@@ -125,8 +126,8 @@ func (s *Set) isRepeated(t *target, pass int, sc *Scratch) bool {
 	for _, before := range sc.passes {
 		same := true
 		for _, g := range s.index.ambiguous {
-			same = same && sc.spelling(s, t.path, reading(g, pass).path).first ==
-				sc.spelling(s, t.path, reading(g, before).path).first
+			same = same && sc.spellingOf(s, t.path, readingOf(g, pass).path).first ==
+				sc.spellingOf(s, t.path, readingOf(g, before).path).first
 		}
 		if same {
 			return true
@@ -139,18 +140,18 @@ func (s *Set) isRepeated(t *target, pass int, sc *Scratch) bool {
 // matchPass appends the rules that match a path in one pass.
 func (s *Set) matchPass(t *target, pass int, sc *Scratch) {
 	for _, rt := range s.index.all {
-		how, malformed := t.read(rt, pass)
+		how, malformed := t.readingFor(rt, pass)
 		text := s.spelledPath(t.path, how, sc)
-		if how.path != rawPath && !malformed && !rt.begins(text, how) || !rt.matches(&t.req, text, how, sc) {
+		if how.path != rawPath && !malformed && !rt.hasPrefix(text, how) || !rt.matches(&t.req, text, how, sc) {
 			continue
 		}
 		if malformed {
 			at := len(sc.key)
-			sc.found(rt.rule, canon.AppendMalformed(append(sc.key, rt.rule.Name...)), at, true)
+			sc.appendMatch(rt.rule, canon.AppendMalformed(append(sc.key, rt.rule.Name...)), at, true)
 		} else {
-			s.add(rt, &t.req, rt.rule.Name, t.query, sc)
+			s.addMatches(rt, &t.req, rt.rule.Name, t.query, sc)
 		}
-		if rt.ends(&t.req) {
+		if rt.endsMatching(&t.req) {
 			return
 		}
 	}
@@ -158,7 +159,7 @@ func (s *Set) matchPass(t *target, pass int, sc *Scratch) {
 	if rt == nil || pass >= len(rt.readings) {
 		return
 	}
-	how, malformed := t.read(rt, pass)
+	how, malformed := t.readingFor(rt, pass)
 	if text := s.spelledPath(t.path, how, sc); rt.matches(&t.req, text, how, sc) {
 		switch {
 		case malformed:
@@ -166,14 +167,14 @@ func (s *Set) matchPass(t *target, pass int, sc *Scratch) {
 		case len(text) > s.QueryBounds.PathBytes || isReservedPath(text):
 			s.addForeign(rt, text, sc)
 		default:
-			s.add(rt, &t.req, sc.resource(text, how), t.query, sc)
+			s.addMatches(rt, &t.req, sc.catchAllResource(text, how), t.query, sc)
 		}
 	}
 }
 
-// resource returns the path as the catch-all counts it. Two spellings that differ only in case are one resource if the
-// upstream ignores case.
-func (sc *Scratch) resource(path string, how *pathSyntax) string {
+// catchAllResource returns the path as the catch-all counts it. Two spellings that differ only in case are one resource
+// if the upstream ignores case.
+func (sc *Scratch) catchAllResource(path string, how *pathSyntax) string {
 	if !how.fold || strings.IndexFunc(path, func(r rune) bool { return 'A' <= r && r <= 'Z' }) < 0 {
 		return path
 	}
@@ -206,8 +207,8 @@ func (sc *Scratch) dropRepeated(n int) {
 	sc.matches = kept
 }
 
-// malformEach replaces the matches of each rule by one malformed match.
-func (sc *Scratch) malformEach() {
+// replaceByMalformed replaces the matches of each rule by one malformed match.
+func (sc *Scratch) replaceByMalformed() {
 	kept := sc.matches[:0]
 	for _, m := range sc.matches {
 		if slices.ContainsFunc(kept, func(k Match) bool { return k.Rule == m.Rule }) {

@@ -77,8 +77,8 @@ func TestMatchSpelled(t *testing.T) {
 	}
 }
 
-// TestEmptyWildcard: Fastify matches an empty segment with a wildcard, and so does strict.
-func TestEmptyWildcard(t *testing.T) {
+// TestMatch_AcceptsEmptyWildcardsByPreset: Fastify matches an empty segment with a wildcard, and so does strict.
+func TestMatch_AcceptsEmptyWildcardsByPreset(t *testing.T) {
 	t.Parallel()
 	rule := "\nrules: [{name: a, match: {path: '/a/{id}/{slug}'}, params: [path.id, path.slug], hot: {rate: 1}}]"
 	for preset, want := range map[string]string{
@@ -92,8 +92,8 @@ func TestEmptyWildcard(t *testing.T) {
 	}
 }
 
-// TestNewlineOfAWildcard: FastAPI drops a newline from the end, unless it is all of the last segment.
-func TestNewlineOfAWildcard(t *testing.T) {
+// TestMatch_DropsTheNewlineOfAWildcard: FastAPI drops a newline from the end, unless it is all of the last segment.
+func TestMatch_DropsTheNewlineOfAWildcard(t *testing.T) {
 	t.Parallel()
 	s := mustParse(t, `
 parse_as: fastapi
@@ -108,8 +108,9 @@ rules:
 	}
 }
 
-// TestTooManyReadings: a path is malformed if strict reads it in more ways than keys can be limited.
-func TestTooManyReadings(t *testing.T) {
+// TestMatch_TakesTooManyReadingsAsMalformed: a path is malformed if strict reads it in more ways than keys can be
+// limited.
+func TestMatch_TakesTooManyReadingsAsMalformed(t *testing.T) {
 	t.Parallel()
 	s := mustParse(t, `
 parse_as: strict

@@ -111,7 +111,7 @@ rules:
 	}
 }
 
-func TestFirstRuleWins(t *testing.T) {
+func TestMatch_FirstRuleWins(t *testing.T) {
 	t.Parallel()
 	s := mustParse(t, `
 rules:

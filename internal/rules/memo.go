@@ -86,12 +86,12 @@ func (m *Memo) Match(req *hottype.Request, sc *MemoScratch) []Match {
 	if seen, mark := &sc.seen[h%memoSlots], uint16(h>>48); *seen != mark {
 		*seen = mark
 	} else {
-		slot.keep(h, req, matches)
+		slot.storeMatches(h, req, matches)
 	}
 	return matches
 }
 
-func (s *memoSlot) keep(hash uint64, req *hottype.Request, matches []Match) {
+func (s *memoSlot) storeMatches(hash uint64, req *hottype.Request, matches []Match) {
 	n := len(req.Method) + len(req.Host) + len(req.Target)
 	for i := range matches {
 		n += len(matches[i].Key)

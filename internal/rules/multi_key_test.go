@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-func TestSeveralValuesAreSeveralKeys(t *testing.T) {
+func TestMatch_SeveralValuesAreSeveralKeys(t *testing.T) {
 	t.Parallel()
 	s := mustParse(t, `
 rules:
@@ -34,9 +34,9 @@ rules:
 	}
 }
 
-// TestFurtherValuesPushNoRuleOut: an attacker who adds values adds keys to a request, but never displaces the key of a
-// later rule from the limited keys.
-func TestFurtherValuesPushNoRuleOut(t *testing.T) {
+// TestMatch_FurtherValuesPushNoRuleOut: an attacker who adds values adds keys to a request, but never displaces the key
+// of a later rule from the limited keys.
+func TestMatch_FurtherValuesPushNoRuleOut(t *testing.T) {
 	t.Parallel()
 	text := "rules:\n"
 	for i := range 40 {

@@ -37,7 +37,7 @@ func (r *Rule) Untracked(params string) (text string) {
 func (r *Rule) suggestParam(name string) string {
 	var names []string
 	for _, q := range r.Params {
-		if of, _ := q.source(); strings.EqualFold(of, name) || strings.EqualFold(q.Name, name) {
+		if of, _ := q.splitName(); strings.EqualFold(of, name) || strings.EqualFold(q.Name, name) {
 			return fmt.Sprintf("; write %q", q.Name)
 		}
 		names = append(names, q.Name)

@@ -84,15 +84,15 @@ func (o Override) Validate() error {
 	}
 	switch {
 	case o.ID != "" && !isID(o.ID):
-		return wrong("id", "override id %.80q cannot be used; write up to 64 of a-z, 0-9 and -", o.ID)
+		return fieldError("id", "override id %.80q cannot be used; write up to 64 of a-z, 0-9 and -", o.ID)
 	case len(o.Reason) > maxReasonBytes || hasControl(o.Reason):
-		return wrong("reason", "reason of override %.80q is longer than %d bytes or has control characters",
+		return fieldError("reason", "reason of override %.80q is longer than %d bytes or has control characters",
 			o.Target(), maxReasonBytes)
 	case len(o.Author) > maxAuthorBytes || hasControl(o.Author):
-		return wrong("author", "author of override %.80q is longer than %d bytes or has control characters",
+		return fieldError("author", "author of override %.80q is longer than %d bytes or has control characters",
 			o.Target(), maxAuthorBytes)
 	case !o.Until.IsZero() && !o.Created.IsZero() && !o.Until.After(o.Created):
-		return wrong("until", "override %.80q ends at %s, not after it was made at %s",
+		return fieldError("until", "override %.80q ends at %s, not after it was made at %s",
 			o.Target(), o.Until.Format(time.RFC3339), o.Created.Format(time.RFC3339))
 	}
 	if err := ValidateSchedule(o.Schedule); err != nil {
@@ -101,28 +101,28 @@ func (o Override) Validate() error {
 	return o.validateAction()
 }
 
-func wrong(field, format string, args ...any) error {
+func fieldError(field, format string, args ...any) error {
 	return &conf.FieldError{Field: field, Err: fmt.Errorf("rules: "+format, args...)}
 }
 
 func (o Override) validateKey() error {
 	switch {
 	case len(o.Key) > maxKeyBytes:
-		return wrong("key", "key %.40q… of override has %d bytes, more than %d", o.Key, len(o.Key), maxKeyBytes)
+		return fieldError("key", "key %.40q… of override has %d bytes, more than %d", o.Key, len(o.Key), maxKeyBytes)
 	case hasControl(o.Key):
-		return wrong("key", "key %.200q of override is not UTF-8 or has control characters; write them %%XX", o.Key)
+		return fieldError("key", "key %.200q of override is not UTF-8 or has control characters; write them %%XX", o.Key)
 	case o.IsPattern():
 		return nil
 	}
 	if err := canon.Check(hottype.Key(o.Key)); err != nil {
-		return wrong("key", "override: %w", err)
+		return fieldError("key", "override: %w", err)
 	}
 	return nil
 }
 
 func (o Override) validateAction() error {
 	fail := func(field, format string, args ...any) error {
-		return wrong(field, "override %.80q"+format, append([]any{o.Target()}, args...)...)
+		return fieldError(field, "override %.80q"+format, append([]any{o.Target()}, args...)...)
 	}
 	switch {
 	case o.Mode != "" && o.Mode != hottype.ModeShadow:

@@ -93,7 +93,7 @@ func (x *OverrideIndex) Update(live LiveOverrides) *Overrides {
 func newEntry(v Override) *entry {
 	e := &entry{override: v}
 	if !v.Schedule.IsZero() {
-		e.plan = &scheduleCache{schedule: v.Schedule}
+		e.schedule = &scheduleCache{schedule: v.Schedule}
 	}
 	if v.IsPattern() {
 		e.glob = canon.NewGlob(v.Key)
@@ -176,10 +176,10 @@ func (o *Overrides) add(e *entry) {
 	case v.Resource != "":
 		o.resources = withEntryAt(o.resources, v.Resource, e)
 		if v.Action == ActionBlock && isPath(v.Resource) {
-			o.blockedPaths = o.blockedPaths.With(e, before)
+			o.blockedPaths = o.blockedPaths.With(e, compareEntries)
 		}
 	case v.IsPattern():
-		o.patterns = o.patterns.With(e, before)
+		o.patterns = o.patterns.With(e, compareEntries)
 		if e.gram == "" {
 			o.ungrammed = withEntry(o.ungrammed, e)
 		} else {
@@ -187,7 +187,9 @@ func (o *Overrides) add(e *entry) {
 		}
 	default:
 		o.exact = withEntryAt(o.exact, v.Key, e)
-		o.eachBlocked(e, func(list persistent.List[*entry]) persistent.List[*entry] { return list.With(e, before) })
+		o.eachBlocked(e, func(list persistent.List[*entry]) persistent.List[*entry] {
+			return list.With(e, compareEntries)
+		})
 	}
 }
 
@@ -207,9 +209,9 @@ func (o *Overrides) remove(e *entry) {
 		o.classes = withoutEntryAt(o.classes, v.Class, e)
 	case v.Resource != "":
 		o.resources = withoutEntryAt(o.resources, v.Resource, e)
-		o.blockedPaths = o.blockedPaths.Without(e, before)
+		o.blockedPaths = o.blockedPaths.Without(e, compareEntries)
 	case v.IsPattern():
-		o.patterns = o.patterns.Without(e, before)
+		o.patterns = o.patterns.Without(e, compareEntries)
 		if e.gram == "" {
 			o.ungrammed = withoutEntry(o.ungrammed, e)
 		} else {
@@ -217,7 +219,9 @@ func (o *Overrides) remove(e *entry) {
 		}
 	default:
 		o.exact = withoutEntryAt(o.exact, v.Key, e)
-		o.eachBlocked(e, func(list persistent.List[*entry]) persistent.List[*entry] { return list.Without(e, before) })
+		o.eachBlocked(e, func(list persistent.List[*entry]) persistent.List[*entry] {
+			return list.Without(e, compareEntries)
+		})
 	}
 }
 
@@ -254,7 +258,7 @@ func (o *Overrides) eachBlocked(e *entry, change func(persistent.List[*entry]) p
 
 // withEntry returns a list with one more entry in its place. It copies the list, which readers may hold.
 func withEntry(list []*entry, e *entry) []*entry {
-	i, _ := slices.BinarySearchFunc(list, e, func(a, b *entry) int { return cmp.Or(before(a, b), -1) })
+	i, _ := slices.BinarySearchFunc(list, e, func(a, b *entry) int { return cmp.Or(compareEntries(a, b), -1) })
 	return slices.Insert(slices.Clip(slices.Clone(list)), i, e)
 }
 

@@ -33,7 +33,7 @@ func rarestGram(pattern string, uses map[string]int) (best string) {
 func (o *Overrides) findPattern(key []byte, now time.Time) *Override {
 	if o.patterns.Len() <= fewPatterns {
 		for e := range o.patterns.All() {
-			if e.glob.Match(key) && e.holds(now) {
+			if e.glob.Match(key) && e.holdsAt(now) {
 				return &e.override
 			}
 		}
@@ -55,10 +55,10 @@ func (o *Overrides) findPattern(key []byte, now time.Time) *Override {
 // may be nil.
 func firstMatch(best *entry, list []*entry, key []byte, now time.Time) *entry {
 	for _, e := range list {
-		if best != nil && before(best, e) <= 0 {
+		if best != nil && compareEntries(best, e) <= 0 {
 			return best
 		}
-		if e.glob.Match(key) && e.holds(now) {
+		if e.glob.Match(key) && e.holdsAt(now) {
 			return e
 		}
 	}

@@ -71,13 +71,13 @@ func ReadOverride(name string, body []byte, now time.Time, canonical func(*Overr
 	}
 	v.Settle(&o)
 	if !v.Failed() {
-		o.end(v, now)
+		o.setEnd(v, now)
 	}
 	return o.Override, v.Err()
 }
 
-// end sets the end of an override that is made at now, and checks it.
-func (o *OverrideText) end(v conf.Value, now time.Time) {
+// setEnd sets the end of an override that is made at now, and checks it.
+func (o *OverrideText) setEnd(v conf.Value, now time.Time) {
 	switch {
 	case o.For > 0:
 		o.Until = now.Add(o.For).UTC().Truncate(time.Millisecond)
@@ -114,9 +114,9 @@ func ReadOverrides(file string, data []byte) ([]OverrideText, error) {
 	if root != nil && root.Kind == yaml.MappingNode {
 		for i := 1; i < len(root.Content); i += 2 {
 			entries := root.Content[i]
-			entries.Content = slices.DeleteFunc(entries.Content, isOfFile)
+			entries.Content = slices.DeleteFunc(entries.Content, isFromFile)
 			for _, n := range entries.Content {
-				seen = append(seen, unlist(n))
+				seen = append(seen, removeListFields(n))
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func ReadOverrides(file string, data []byte) ([]OverrideText, error) {
 	return list.Overrides, v.Err()
 }
 
-func isOfFile(entry *yaml.Node) bool {
+func isFromFile(entry *yaml.Node) bool {
 	for i := 0; entry.Kind == yaml.MappingNode && i+1 < len(entry.Content); i += 2 {
 		if entry.Content[i].Value == "source" && entry.Content[i+1].Value == "file" {
 			return true
@@ -138,8 +138,8 @@ func isOfFile(entry *yaml.Node) bool {
 	return false
 }
 
-// unlist removes the fields that a list adds to an override, and returns the version among them.
-func unlist(entry *yaml.Node) (version int64) {
+// removeListFields removes the fields that a list adds to an override, and returns the version among them.
+func removeListFields(entry *yaml.Node) (version int64) {
 	for i := 0; entry.Kind == yaml.MappingNode && i+1 < len(entry.Content); {
 		if slices.Contains(listed, entry.Content[i].Value) {
 			if entry.Content[i].Value == "version" {
@@ -176,7 +176,7 @@ func (t Target) String() string {
 
 // Target returns the target of the override, or the zero Target if no field is set.
 func (o Override) Target() Target {
-	for _, t := range o.targets() {
+	for _, t := range o.targetFields() {
 		if t.Value != "" {
 			return t
 		}
@@ -184,7 +184,7 @@ func (o Override) Target() Target {
 	return Target{}
 }
 
-func (o Override) targets() [5]Target {
+func (o Override) targetFields() [5]Target {
 	return [...]Target{
 		{TargetKey, o.Key}, {TargetResource, o.Resource}, {TargetClient, o.Client}, {TargetCIDR, o.CIDR},
 		{TargetClass, o.Class},
@@ -212,11 +212,11 @@ func (o Override) Network() netip.Prefix {
 func (o Override) validateTarget() error {
 	t := o.Target()
 	if t.Value == "" {
-		return wrong(TargetKey, "override has no key, resource, client, cidr or class")
+		return fieldError(TargetKey, "override has no key, resource, client, cidr or class")
 	}
-	for _, other := range o.targets() {
+	for _, other := range o.targetFields() {
 		if other.Value != "" && other.Kind != t.Kind {
-			return wrong(t.Kind, "override has both %s and %s; make it two, with one of them each", t.Kind,
+			return fieldError(t.Kind, "override has both %s and %s; make it two, with one of them each", t.Kind,
 				other.Kind)
 		}
 	}
@@ -224,19 +224,19 @@ func (o Override) validateTarget() error {
 	case t.Kind == TargetKey:
 		return o.validateKey()
 	case len(t.Value) > maxKeyBytes:
-		return wrong(t.Kind, "%s %.40q… of override has %d bytes, more than %d", t.Kind, t.Value, len(t.Value),
+		return fieldError(t.Kind, "%s %.40q… of override has %d bytes, more than %d", t.Kind, t.Value, len(t.Value),
 			maxKeyBytes)
 	case t.Kind == TargetClass && !plainName.MatchString(t.Value):
-		return wrong(t.Kind, "class %.80q of override is not the name of a class", t.Value)
+		return fieldError(t.Kind, "class %.80q of override is not the name of a class", t.Value)
 	case t.Kind == TargetClient || t.Kind == TargetCIDR:
 		return t.validateNetwork()
 	case t.Kind == TargetResource && (strings.Contains(t.Value, "?") || hasControl(t.Value)):
-		return wrong(t.Kind,
+		return fieldError(t.Kind,
 			"resource %.80q of override is neither a rule's name nor a path; one of its keys is written as key",
 			t.Value)
 	case t.Kind == TargetResource:
 		if err := canon.Check(hottype.Key(t.Value)); err != nil {
-			return wrong(t.Kind, "resource of override: %w", err)
+			return fieldError(t.Kind, "resource of override: %w", err)
 		}
 	}
 	return nil
@@ -248,7 +248,7 @@ func (t Target) validateNetwork() error {
 	case err != nil:
 		return &conf.FieldError{Field: t.Kind, Err: err}
 	case c != t.Value:
-		return wrong(t.Kind, "%s %q of override: write %q", t.Kind, t.Value, c)
+		return fieldError(t.Kind, "%s %q of override: write %q", t.Kind, t.Value, c)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestPrecedence(t *testing.T) {
+func TestOverrides_FollowPrecedence(t *testing.T) {
 	t.Parallel()
 	file := []Override{
 		{ID: "file-exact", Key: "topic?id=42"}, {ID: "file-pattern", Key: "topic?*"},
@@ -58,9 +58,9 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestWhatBlocksAMalformedRequest: any block of a key of its resource blocks it, unless an override of exactly the
+// TestOverrides_BlockMalformedRequests: any block of a key of its resource blocks it, unless an override of exactly the
 // reserved key replaces the limit.
-func TestWhatBlocksAMalformedRequest(t *testing.T) {
+func TestOverrides_BlockMalformedRequests(t *testing.T) {
 	t.Parallel()
 	file := []Override{
 		{ID: "late", Key: "topic?id=1", Action: ActionBlock}, {ID: "lifted", Key: "search?q=1", Action: ActionBlock},
@@ -123,7 +123,7 @@ func TestOverrides_BlockFaultyTargetsWhileAPathIsBlocked(t *testing.T) {
 }
 
 // Not parallel: AllocsPerRun counts the allocations of the whole process.
-func TestFindAllocatesNothing(t *testing.T) {
+func TestOverrides_FindAllocatesNothing(t *testing.T) {
 	o := NewOverrides([]Override{{Key: "topic?id=42", Action: ActionBlock}, {Key: "topic?id=4*7*"}},
 		[]Override{{Key: "*x"}})
 	for _, key := range []string{"topic?id=42", "topic?id=4171", "other?a=b", "topic?!malformed"} {

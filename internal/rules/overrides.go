@@ -47,11 +47,11 @@ type entry struct {
 	glob     canon.Glob
 	literal  int
 	gram     string         // three bytes of a pattern, or "" if it has too few
-	plan     *scheduleCache // nil if it always holds
+	schedule *scheduleCache // nil if it always holds
 }
 
-func (e *entry) holds(now time.Time) bool {
-	return !e.override.Expired(now) && (e.plan == nil || e.plan.holds(now))
+func (e *entry) holdsAt(now time.Time) bool {
+	return !e.override.Expired(now) && (e.schedule == nil || e.schedule.holdsAt(now))
 }
 
 // NewOverrides indexes the overrides of the configuration file and the live overrides. It keeps copies.
@@ -86,7 +86,7 @@ func (o *Overrides) FindClient(a netip.Addr, now time.Time) *Override {
 		if !found {
 			return nil
 		}
-		if best := first(list.([]*entry), now); best != nil {
+		if best := firstHolding(list.([]*entry), now); best != nil {
 			return best
 		}
 		bits = network.Bits() - 1
@@ -100,18 +100,17 @@ func (o *Overrides) FindClass(name string, now time.Time) *Override {
 		return nil
 	}
 	list, _ := o.classes.Get(name)
-	return first(list, now)
+	return firstHolding(list, now)
 }
 
-// before orders overrides that hold for the same key: live overrides first, then the most specific, then overrides with
-// a schedule, then overrides in shadow mode, which would replace the others if they were enforced, then the newest,
-// then by ID and by their place in the
-// file, so that all processes agree.
-func before(a, b *entry) int {
+// compareEntries orders overrides that hold for the same key: live overrides first, then the most specific, then
+// overrides with a schedule, then overrides in shadow mode, which would replace the others if they were enforced, then
+// the newest, then by ID and by their place in the file, so that all processes agree.
+func compareEntries(a, b *entry) int {
 	return cmp.Or(
 		trueFirst(a.live, b.live),
 		cmp.Compare(b.literal, a.literal),
-		trueFirst(a.plan != nil, b.plan != nil),
+		trueFirst(a.schedule != nil, b.schedule != nil),
 		cmp.Compare(b.override.Mode, a.override.Mode),
 		b.override.Created.Compare(a.override.Created),
 		cmp.Compare(a.override.ID, b.override.ID),
@@ -141,9 +140,9 @@ func (o *Overrides) Find(key []byte, now time.Time) *Override {
 		return nil
 	}
 	list, _ := o.exact.GetBytes(key)
-	exact := first(list, now)
+	exact := firstHolding(list, now)
 	if (exact == nil || exact.KeepsLimit()) && canon.IsMalformed(key) {
-		if block := o.blocking(key[:len(key)-len(canon.Malformed)-1], now); block != nil {
+		if block := o.findBlocking(key[:len(key)-len(canon.Malformed)-1], now); block != nil {
 			return block
 		}
 	}
@@ -163,34 +162,34 @@ func (o *Overrides) Find(key []byte, now time.Time) *Override {
 // findResource returns the override of a whole resource that holds, or nil if there is none.
 func (o *Overrides) findResource(resource []byte, now time.Time) *Override {
 	list, _ := o.resources.GetBytes(resource)
-	return first(list, now)
+	return firstHolding(list, now)
 }
 
-// first returns the first override of a list that holds, or nil if no override holds.
-func first(list []*entry, now time.Time) *Override {
+// firstHolding returns the first override of a list that holds, or nil if no override holds.
+func firstHolding(list []*entry, now time.Time) *Override {
 	for _, e := range list {
-		if e.holds(now) {
+		if e.holdsAt(now) {
 			return &e.override
 		}
 	}
 	return nil
 }
 
-// blocking returns an override that blocks a key of a resource, or nil if there is none. The resource anyPath has the
-// keys of all paths. Overrides that another override of the same text replaces are skipped.
-func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
+// findBlocking returns an override that blocks a key of a resource, or nil if there is none. The resource anyPath has
+// the keys of all paths. Overrides that another override of the same text replaces are skipped.
+func (o *Overrides) findBlocking(resource []byte, now time.Time) *Override {
 	ofAnyPath := string(resource) == anyPath
 	blocks, _ := o.blocks.GetBytes(resource)
 	for e := range blocks.All() {
 		b := &e.override
-		if same, _ := o.exact.Get(b.Key); first(same, now) == b {
+		if same, _ := o.exact.Get(b.Key); firstHolding(same, now) == b {
 			return b
 		}
 	}
 	for e := range o.patterns.All() {
 		b := &e.override
 		within := e.glob.MatchesWithin(resource) || ofAnyPath && isPath(b.Key)
-		if b.Action == ActionBlock && within && e.holds(now) && !o.isReplaced(e, now) {
+		if b.Action == ActionBlock && within && e.holdsAt(now) && !o.isReplaced(e, now) {
 			return b
 		}
 	}
@@ -213,7 +212,7 @@ func (o *Overrides) isReplaced(e *entry, now time.Time) bool {
 		if other == e {
 			return false
 		}
-		if other.override.Key == e.override.Key && other.holds(now) {
+		if other.override.Key == e.override.Key && other.holdsAt(now) {
 			return true
 		}
 	}

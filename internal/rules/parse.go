@@ -76,7 +76,7 @@ func FromGo(name string, set *rule.Set, o Options) (*Set, error) {
 func compile(v conf.Value, d *rule.Set, file string, o Options) (*Set, error) {
 	p := parser{set: &Set{secret: o.Secret}}
 	v.Settle(d)
-	p.take(v, d)
+	p.compileSet(v, d)
 	if err := v.Err(); err != nil {
 		return nil, err
 	}

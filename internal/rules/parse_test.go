@@ -163,8 +163,8 @@ func TestHotCriteriaAreCountedInWholeRequests(t *testing.T) {
 	}
 }
 
-// TestDocumentation parses every example of the documents that has rules.
-func TestDocumentation(t *testing.T) {
+// TestParse_AcceptsDocumentedExamples parses every example of the documents that has rules.
+func TestParse_AcceptsDocumentedExamples(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {

@@ -54,13 +54,13 @@ func (s *Set) Plain() Plain {
 		w.letters = `[a-z0-9_~-]` // of paths that all upstreams read alike: parseas.Canonical
 	}
 	for _, rt := range routes {
-		if w.route(rt); len(w.Lines) > maxPlainLines {
+		if w.addRoute(rt); len(w.Lines) > maxPlainLines {
 			w.askRest() // the rules need too many lines
 			return w.Plain
 		}
 	}
-	all, _ := w.path(&route{rule: &Rule{}, readings: []pathSyntax{{path: rawPath}}}, nil)
-	w.add(nil, w.bounded(all+`(?:\?`+plainBytes+`*+)?+$`), "")
+	all, _ := w.pathPattern(&route{rule: &Rule{}, readings: []pathSyntax{{path: rawPath}}}, nil)
+	w.addLine(nil, w.boundedTarget(all+`(?:\?`+plainBytes+`*+)?+$`), "")
 	return w.Plain
 }
 
@@ -79,9 +79,9 @@ type plainWriter struct {
 	groups  int    // of the current line
 }
 
-// add adds a line for the methods and hosts of a route, or for any if the route is nil. It returns false if the line is
-// too long.
-func (w *plainWriter) add(rt *route, target, key string) bool {
+// addLine adds a line for the methods and hosts of a route, or for any if the route is nil. It returns false if the
+// line is too long.
+func (w *plainWriter) addLine(rt *route, target, key string) bool {
 	w.groups = 0
 	l := PlainLine{Target: target, Key: key}
 	if w.Methods {
@@ -97,7 +97,7 @@ func (w *plainWriter) add(rt *route, target, key string) bool {
 	return true
 }
 
-func (w *plainWriter) group(pattern string) (group, reference string) {
+func (w *plainWriter) newGroup(pattern string) (group, reference string) {
 	name := "hp_" + strconv.Itoa(w.groups)
 	w.groups++
 	return "(?<" + name + ">" + pattern + ")", "${" + name + "}"
@@ -124,8 +124,8 @@ func hostPattern(rt *route) string {
 	return "(?i:" + strings.Join(quoteEach(rt.hosts), "|") + `)\.*+(?::\d*+)?+ `
 }
 
-// bounded returns the pattern of a target that is not too long.
-func (w *plainWriter) bounded(target string) string {
+// boundedTarget returns the pattern of a target that is not too long.
+func (w *plainWriter) boundedTarget(target string) string {
 	return "(?!.{" + strconv.Itoa(w.longest+1) + "})" + target
 }
 
@@ -152,10 +152,10 @@ type plainRoute struct {
 	odd      bool         // a value of the path is never plain
 }
 
-// route adds the lines of a rule: one for each choice of its parameters, and one by which the gateway asks about all
+// addRoute adds the lines of a rule: one for each choice of its parameters, and one by which the gateway asks about all
 // other targets of the rule, because a later rule must not match them.
-func (w *plainWriter) route(rt *route) {
-	guard, reachable := w.path(rt, nil)
+func (w *plainWriter) addRoute(rt *route) {
+	guard, reachable := w.pathPattern(rt, nil)
 	if !reachable {
 		return
 	}
@@ -163,7 +163,7 @@ func (w *plainWriter) route(rt *route) {
 	if !w.routeLines(rt) {
 		w.Lines = w.Lines[:first]
 	}
-	if !w.add(rt, w.bounded(guard+`(?:\?|$)`), AskPlain) {
+	if !w.addLine(rt, w.boundedTarget(guard+`(?:\?|$)`), AskPlain) {
 		w.askRest()
 	}
 }
@@ -173,12 +173,12 @@ func (w *plainWriter) routeLines(rt *route) bool {
 		return false
 	}
 	r := plainRoute{resource: rt.rule.Name, name: plainNameClass(rt.rule.ParseAs.Query)}
-	path, _ := w.path(rt, &r)
-	r.before = w.bounded(path)
+	path, _ := w.pathPattern(rt, &r)
+	r.before = w.boundedTarget(path)
 	r.groups = w.groups
 	for _, p := range rt.rule.Params {
-		name, where := p.source()
-		value, ok := w.value(p.Normal)
+		name, where := p.splitName()
+		value, ok := w.valuePattern(p.Normal)
 		switch {
 		case p.Normal.Redact == canon.RedactDrop || p.Name == "*":
 			continue
@@ -196,7 +196,7 @@ func (w *plainWriter) routeLines(rt *route) bool {
 		return false
 	}
 	if rt.rule.AllQuery {
-		return w.allQuery(rt, &r)
+		return w.addAllQuery(rt, &r)
 	}
 	r.other = r.name + "++(?:=" + strings.Replace(plainBytes, "&", "", 1) + "*+)?+"
 	if len(r.query) > 0 {
@@ -207,23 +207,23 @@ func (w *plainWriter) routeLines(rt *route) bool {
 		r.other = "(?!(?:" + strings.Join(names, "|") + ")(?!" + r.name + "))" + r.other
 	}
 	for chosen := 1<<len(r.query) - 1; chosen >= 0; chosen-- {
-		for _, order := range orders(r.query, chosen) {
+		for _, order := range paramOrders(r.query, chosen) {
 			w.groups = r.groups
-			target, key := w.pattern(&r, order)
-			w.add(rt, target, key) // the gateway asks about targets whose line is too long
+			target, key := w.targetPattern(&r, order)
+			w.addLine(rt, target, key) // the gateway asks about targets whose line is too long
 		}
 	}
 	return true
 }
 
-// orders returns the orders of the chosen parameters. chosen has a bit for each.
-func orders(list []plainParam, chosen int) (all [][]plainParam) {
+// paramOrders returns the orders of the chosen parameters. chosen has a bit for each.
+func paramOrders(list []plainParam, chosen int) (all [][]plainParam) {
 	if chosen == 0 {
 		return [][]plainParam{nil}
 	}
 	for i, p := range list {
 		if bit := 1 << i; chosen&bit != 0 {
-			for _, rest := range orders(list, chosen&^bit) {
+			for _, rest := range paramOrders(list, chosen&^bit) {
 				all = append(all, append([]plainParam{p}, rest...))
 			}
 		}
@@ -233,16 +233,16 @@ func orders(list []plainParam, chosen int) (all [][]plainParam) {
 
 var plainParamName = regexp.MustCompile(`^[\w.~-]+$`)
 
-// pattern returns the pattern of the targets that have these parameters in this order, with others between them, and
-// their key.
-func (w *plainWriter) pattern(r *plainRoute, order []plainParam) (target, key string) {
+// targetPattern returns the pattern of the targets that have these parameters in this order, with others between them,
+// and their key.
+func (w *plainWriter) targetPattern(r *plainRoute, order []plainParam) (target, key string) {
 	if len(order) == 0 {
 		return r.before + `(?:\?(?:` + r.other + "(?:&" + r.other + ")*+)?+)?+$", r.key(nil)
 	}
 	target = r.before + `\?(?:` + r.other + "&)*+"
 	pairs := make([]plainParam, len(order))
 	for i, p := range order {
-		group, reference := w.group(p.value)
+		group, reference := w.newGroup(p.value)
 		if i > 0 {
 			target += "&(?:" + r.other + "&)*+"
 		}
@@ -264,18 +264,18 @@ func (r *plainRoute) key(query []plainParam) string {
 	return key
 }
 
-// allQuery adds the lines of a rule that counts the whole query: of targets without a query, and of targets with one
+// addAllQuery adds the lines of a rule that counts the whole query: of targets without a query, and of targets with one
 // pair.
-func (w *plainWriter) allQuery(rt *route, r *plainRoute) bool {
-	w.add(rt, r.before+`\??$`, r.key(nil))
+func (w *plainWriter) addAllQuery(rt *route, r *plainRoute) bool {
+	w.addLine(rt, r.before+`\??$`, r.key(nil))
 	all := slices.IndexFunc(rt.rule.Params, func(p Param) bool { return p.Name == "*" })
-	value, ok := w.value(rt.rule.Params[all].Normal)
+	value, ok := w.valuePattern(rt.rule.Params[all].Normal)
 	if !ok || len(rt.rule.Ignore)+len(rt.rule.redact)+len(r.query)+len(r.path) > 0 {
 		return true
 	}
 	w.groups = r.groups
-	name, nameRef := w.group(r.name + "{1," + strconv.Itoa(w.set.QueryBounds.NameBytes) + "}+")
-	text, textRef := w.group(value)
-	w.add(rt, r.before+`\?`+name+"="+text+"$", r.key([]plainParam{{nameRef, textRef}}))
+	name, nameRef := w.newGroup(r.name + "{1," + strconv.Itoa(w.set.QueryBounds.NameBytes) + "}+")
+	text, textRef := w.newGroup(value)
+	w.addLine(rt, r.before+`\?`+name+"="+text+"$", r.key([]plainParam{{nameRef, textRef}}))
 	return true
 }

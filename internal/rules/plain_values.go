@@ -24,8 +24,8 @@ func plainNameClass(q canon.QuerySyntax) string {
 
 const plainInteger = `(?:0|[1-9]\d{0,14})`
 
-// value returns the pattern of the values that are their own normal form.
-func (w *plainWriter) value(n canon.Normalization) (pattern string, ok bool) {
+// valuePattern returns the pattern of the values that are their own normal form.
+func (w *plainWriter) valuePattern(n canon.Normalization) (pattern string, ok bool) {
 	letters, escape := `[\w.~-]`, "|"+plainEscape
 	if n.Fold {
 		letters = `[a-z0-9_.~-]`
@@ -37,13 +37,13 @@ func (w *plainWriter) value(n canon.Normalization) (pattern string, ok bool) {
 	case n.Redact != canon.RedactNone && n.Redact != canon.RedactDrop:
 		return "", false
 	case n.Integer != canon.IntegerNone:
-		return w.bound(`[^&]`) + plainInteger, true
+		return w.valueBound(`[^&]`) + plainInteger, true
 	}
-	return w.bound(`[^&]`) + "(?:" + letters + "++" + escape + ")*+", true
+	return w.valueBound(`[^&]`) + "(?:" + letters + "++" + escape + ")*+", true
 }
 
-// bound returns a pattern that rejects values with too many bytes of a class.
-func (w *plainWriter) bound(class string) string {
+// valueBound returns a pattern that rejects values with too many bytes of a class.
+func (w *plainWriter) valueBound(class string) string {
 	most := w.set.QueryBounds.ValueBytes
 	if most >= w.longest {
 		return ""
@@ -51,9 +51,9 @@ func (w *plainWriter) bound(class string) string {
 	return "(?!" + class + "{" + strconv.Itoa(most+1) + "})"
 }
 
-// path returns the pattern of a route's plain paths, and whether there are such paths. It sets the fields of r that
-// describe the path; if r is nil, the pattern has no groups.
-func (w *plainWriter) path(rt *route, r *plainRoute) (pattern string, reachable bool) {
+// pathPattern returns the pattern of a route's plain paths, and whether there are such paths. It sets the fields of r
+// that describe the path; if r is nil, the pattern has no groups.
+func (w *plainWriter) pathPattern(rt *route, r *plainRoute) (pattern string, reachable bool) {
 	how, spelled := rt.readings[0], w.set.index.spelled
 	inside := w.letters + "++(?:/" + w.letters + "++)*+"
 	if !spelled {
@@ -62,7 +62,7 @@ func (w *plainWriter) path(rt *route, r *plainRoute) (pattern string, reachable 
 	if rt.segs == nil {
 		pattern = "/(?:" + inside + ")?+"
 		if r != nil && rt.rule.IsCatchAll() {
-			pattern, r.resource = w.group(pattern)
+			pattern, r.resource = w.newGroup(pattern)
 		}
 		return pattern, true
 	}
@@ -81,7 +81,7 @@ func (w *plainWriter) path(rt *route, r *plainRoute) (pattern string, reachable 
 			}
 			pattern += "/" + regexp.QuoteMeta(text)
 		case one:
-			pattern += "/" + w.segment(rt, seg, r)
+			pattern += "/" + w.segmentPattern(rt, seg, r)
 		case end:
 			if !spelled || i == 0 {
 				pattern += "/"
@@ -105,15 +105,15 @@ func (w *plainWriter) path(rt *route, r *plainRoute) (pattern string, reachable 
 	return pattern, true
 }
 
-// segment returns the pattern of a segment, as a group if the rule counts it.
-func (w *plainWriter) segment(rt *route, seg *segment, r *plainRoute) string {
+// segmentPattern returns the pattern of a segment, as a group if the rule counts it.
+func (w *plainWriter) segmentPattern(rt *route, seg *segment, r *plainRoute) string {
 	if r == nil || seg.slot < 0 {
 		return w.letters + "++"
 	}
 	name := "path." + seg.text
 	i := slices.IndexFunc(rt.rule.Params, func(p Param) bool { return p.Name == name })
 	letters, normal := w.letters, rt.rule.Params[i].Normal
-	if _, ok := w.value(normal); !ok {
+	if _, ok := w.valuePattern(normal); !ok {
 		r.odd = true
 	}
 	if normal.Fold && !w.set.index.spelled {
@@ -123,7 +123,7 @@ func (w *plainWriter) segment(rt *route, seg *segment, r *plainRoute) string {
 	if normal.Integer != canon.IntegerNone {
 		pattern = plainInteger
 	}
-	group, reference := w.group(w.bound(`[^/?]`) + pattern)
+	group, reference := w.newGroup(w.valueBound(`[^/?]`) + pattern)
 	r.path = append(r.path, plainParam{name, reference})
 	return group
 }

@@ -34,12 +34,12 @@ func (m *matcher) compileReadings(rt *route) {
 	t := rt.rule.ParseAs
 	if !t.Known {
 		rt.readings = []pathSyntax{{path: rawPath}}
-		rt.suspects = m.syntaxes(faultyTargetTraits())
+		rt.suspects = m.addSyntaxes(faultyTargetTraits())
 	} else {
 		if rt.rule.IsCatchAll() {
 			t.Path.Decode, t.EveryPath = true, false
 		}
-		rt.readings = m.syntaxes(t)
+		rt.readings = m.addSyntaxes(t)
 		rt.suspects = rt.readings
 		m.spelled = true
 	}
@@ -51,20 +51,20 @@ func (m *matcher) compileReadings(rt *route) {
 	}
 }
 
-// noteSimple records the passes in which all rules read a simple path as in an earlier pass.
-func (m *matcher) noteSimple() {
+// recordSimplePasses records the passes in which all rules read a simple path as in an earlier pass.
+func (m *matcher) recordSimplePasses() {
 	for pass := range max(m.passes, m.faultyPasses) {
 		repeated := false
 		for before := range pass {
 			repeated = repeated || !slices.ContainsFunc(m.ambiguous, func(g []pathSyntax) bool {
-				return !m.paths[reading(g, pass).path].Simply(m.paths[reading(g, before).path])
+				return !m.paths[readingOf(g, pass).path].Simply(m.paths[readingOf(g, before).path])
 			})
 		}
 		m.sameSimple = append(m.sameSimple, repeated)
 	}
 }
 
-func (m *matcher) syntaxes(t parseas.Traits) (all []pathSyntax) {
+func (m *matcher) addSyntaxes(t parseas.Traits) (all []pathSyntax) {
 	loose := t.Path.TrailingSlash != parseas.SlashesKeep
 	for _, p := range t.Readings() {
 		all = append(all, pathSyntax{m.addPath(p), t.Path.Fold, loose, t.Path.EmptyWildcard})
@@ -72,8 +72,8 @@ func (m *matcher) syntaxes(t parseas.Traits) (all []pathSyntax) {
 	return all
 }
 
-// reading returns the reading of a pass, or the usual reading if there are fewer readings.
-func reading(all []pathSyntax, pass int) *pathSyntax {
+// readingOf returns the reading of a pass, or the usual reading if there are fewer readings.
+func readingOf(all []pathSyntax, pass int) *pathSyntax {
 	if pass < len(all) {
 		return &all[pass]
 	}
@@ -90,9 +90,9 @@ func (m *matcher) addPath(p parseas.Path) int {
 	return len(m.paths) - 1
 }
 
-// spell compiles the literal segments of a route as its reading spells them, and the common prefix of all canonical
-// paths that it matches.
-func (rt *route) spell() {
+// compileSpelling compiles the literal segments of a route as its reading spells them, and the common prefix of all
+// canonical paths that it matches.
+func (rt *route) compileSpelling() {
 	for i := range rt.segs {
 		s := &rt.segs[i]
 		p := parseas.Path{Decode: true, Suffix: rt.rule.ParseAs.Path.Suffix && i == len(rt.segs)-1}
@@ -120,8 +120,8 @@ func (rt *route) spell() {
 	}
 }
 
-// begins reports whether a path has the common prefix of the paths that the route matches.
-func (rt *route) begins(path string, how *pathSyntax) bool {
+// hasPrefix reports whether a path has the common prefix of the paths that the route matches.
+func (rt *route) hasPrefix(path string, how *pathSyntax) bool {
 	n := len(rt.prefix)
 	return len(path) >= n && (path[:n] == rt.prefix || how.fold && strings.EqualFold(path[:n], rt.prefix))
 }

@@ -24,7 +24,7 @@ func (s *Set) inheritRedactions(r *Rule) {
 			}
 			continue
 		}
-		name, _ := q.source()
+		name, _ := q.splitName()
 		if q.Normal.Redact = canon.RedactionOf(s.Redact, q.Name); q.Normal.Redact == canon.RedactNone {
 			q.Normal.Redact = canon.RedactionOf(s.Redact, name)
 		}
@@ -34,11 +34,11 @@ func (s *Set) inheritRedactions(r *Rule) {
 
 // Redacts reports whether some values must not be shown.
 func (s *Set) Redacts() bool {
-	return s.someRedact(func(how canon.Redact) bool { return how != canon.RedactNone })
+	return s.hasRedaction(func(how canon.Redact) bool { return how != canon.RedactNone })
 }
 
-// someRedact reports whether some parameter has a redaction for which such is true.
-func (s *Set) someRedact(such func(canon.Redact) bool) bool {
+// hasRedaction reports whether some parameter has a redaction for which such is true.
+func (s *Set) hasRedaction(such func(canon.Redact) bool) bool {
 	return slices.ContainsFunc(s.Redact, func(r canon.Redaction) bool { return such(r.Redact) }) ||
 		slices.ContainsFunc(s.Rules, func(r *Rule) bool {
 			return slices.ContainsFunc(r.Params, func(q Param) bool { return such(q.Normal.Redact) })
@@ -47,7 +47,7 @@ func (s *Set) someRedact(such func(canon.Redact) bool) bool {
 
 // LacksSecret reports whether values are configured to be hashed and there is no secret, so that they are masked.
 func (s *Set) LacksSecret() bool {
-	return len(s.secret) == 0 && s.someRedact(func(how canon.Redact) bool { return how == canon.RedactHash })
+	return len(s.secret) == 0 && s.hasRedaction(func(how canon.Redact) bool { return how == canon.RedactHash })
 }
 
 func (s *Set) redactOwn() error {
@@ -201,8 +201,8 @@ func (s *Set) RedactTarget(req *hottype.Request) string {
 	return path + "?" + query
 }
 
-// newWritten compiles how targets of a rule are recorded.
-func (s *Set) newWritten(r *Rule) redactedForm {
+// newRedactedForm compiles how targets of a rule are recorded.
+func (s *Set) newRedactedForm(r *Rule) redactedForm {
 	sel := canon.Selection{All: true, Spelling: r.ParseAs.Query, Redact: r.redact, Secret: s.secret}
 	hidden := func(wildcard string) bool {
 		return canon.RedactionOf(r.redact, wildcard) != canon.RedactNone ||

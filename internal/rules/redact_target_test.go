@@ -8,7 +8,7 @@ import (
 )
 
 // The recorded target of a request has no value that its keys do not show.
-func TestTargetsAreRedacted(t *testing.T) {
+func TestRedactTarget_HidesRedactedValues(t *testing.T) {
 	t.Parallel()
 	set, err := ParseWith("rules.yaml", []byte(`
 redact: {token: hash, "*mail*": mask, session: drop, who: mask}

@@ -137,7 +137,7 @@ func TestHashesJoinBySecret(t *testing.T) {
 	}
 }
 
-func TestWrongRedactions(t *testing.T) {
+func TestParse_RejectsWrongRedactions(t *testing.T) {
 	t.Parallel()
 	const rest = "\nrules: [{name: login, params: [id], hot: {rate: 200}}]\n"
 	for text, want := range map[string]string{

@@ -170,7 +170,7 @@ func newRoute(r *Rule, secret []byte) (*route, error) {
 		}
 		rt.prefix += s.text
 	}
-	sel, err := rt.selection()
+	sel, err := rt.compileSelection()
 	if err != nil {
 		return nil, err
 	}
@@ -178,8 +178,9 @@ func newRoute(r *Rule, secret []byte) (*route, error) {
 	return rt, nil
 }
 
-// selection sorts the parameters of the rule by source and assigns slots to the parameters of the path and of headers.
-func (rt *route) selection() (canon.Selection, error) {
+// compileSelection sorts the parameters of the rule by source and assigns slots to the parameters of the path and of
+// headers.
+func (rt *route) compileSelection() (canon.Selection, error) {
 	sel := canon.Selection{All: rt.rule.AllQuery, Ignore: rt.rule.Ignore, Spelling: rt.rule.ParseAs.Query}
 	sel.Redact, sel.Secret = rt.rule.redact, rt.secret
 	var headers []canon.Param
@@ -187,7 +188,7 @@ func (rt *route) selection() (canon.Selection, error) {
 		if p.Normal.Redact == canon.RedactDrop {
 			continue
 		}
-		name, where := p.source()
+		name, where := p.splitName()
 		q := canon.Param{Name: p.Name, Normal: p.Normal}
 		switch where {
 		case "path":
@@ -220,20 +221,20 @@ func (rt *route) selection() (canon.Selection, error) {
 // matches reports whether the route matches a request, and stores the values of its path wildcards in sc. The path is
 // spelled as a reading spells it.
 func (rt *route) matches(req *hottype.Request, path string, how *pathSyntax, sc *Scratch) bool {
-	if len(rt.methods) > 0 && !rt.takesMethod(req.Method) || len(rt.hosts) > 0 && !rt.takesHost(req.Host) {
+	if len(rt.methods) > 0 && !rt.matchesMethod(req.Method) || len(rt.hosts) > 0 && !rt.matchesHost(req.Host) {
 		return false
 	}
 	sc.values = sc.values[:0]
 	for range rt.slots {
 		sc.values = append(sc.values, canon.Value{})
 	}
-	return rt.segs == nil || path == rt.only && how == &rt.readings[0] || rt.takesPath(path, how, sc.values)
+	return rt.segs == nil || path == rt.only && how == &rt.readings[0] || rt.matchesPath(path, how, sc.values)
 }
 
-// takesPath compares a path segment by segment. In a path as it was sent a literal matches with any escapes, as in
+// matchesPath compares a path segment by segment. In a path as it was sent a literal matches with any escapes, as in
 // net/http: otherwise "/%74opic" would evade the rule for "/topic" and still reach its handler. An escaped slash does
 // not split a segment.
-func (rt *route) takesPath(path string, how *pathSyntax, values []canon.Value) bool {
+func (rt *route) matchesPath(path string, how *pathSyntax, values []canon.Value) bool {
 	at := 1 // after a slash, or after the end of the path
 	if path == "" || path[0] != '/' {
 		return false

@@ -10,9 +10,9 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// takesMethod compares methods as net/http does: no method means GET, and GET matches HEAD too. It ignores case,
+// matchesMethod compares methods as net/http does: no method means GET, and GET matches HEAD too. It ignores case,
 // because gunicorn 20.1 passes "POSt" to Django and Flask as POST.
-func (rt *route) takesMethod(method string) bool {
+func (rt *route) matchesMethod(method string) bool {
 	for _, m := range rt.methods {
 		if m == method || strings.EqualFold(m, method) ||
 			m == "GET" && (method == "" || strings.EqualFold(method, "HEAD")) {
@@ -22,8 +22,8 @@ func (rt *route) takesMethod(method string) bool {
 	return false
 }
 
-// takesHost compares hosts without the port, and without final dots. A host that is not sound may be any host.
-func (rt *route) takesHost(host string) bool {
+// matchesHost compares hosts without the port, and without final dots. A host that is not sound may be any host.
+func (rt *route) matchesHost(host string) bool {
 	name, sound := hottype.HostName(host)
 	for _, h := range rt.hosts {
 		if len(h) == len(name) && strings.EqualFold(h, name) {

@@ -53,7 +53,7 @@ func scheduleWindow(s Schedule, now time.Time) Window {
 	if err != nil {
 		return Window{}
 	}
-	return c.window(now)
+	return c.windowAt(now)
 }
 
 type timetable struct {
@@ -61,9 +61,9 @@ type timetable struct {
 	span time.Duration
 }
 
-// reference returns a time after which every valid schedule begins within the five years that cron searches: 2028 has a
-// 29th of February.
-func reference() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+// referenceTime returns a time after which every valid schedule begins within the five years that cron searches: 2028
+// has a 29th of February.
+func referenceTime() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 func compileSchedule(s Schedule) (t timetable, err error) {
 	switch {
@@ -93,7 +93,7 @@ func compileSchedule(s Schedule) (t timetable, err error) {
 		return fail(` is not cron: %w; write "minute hour day month weekday", such as "0 20 * * 1-5"`, err)
 	}
 	spec.Location = zone
-	if spec.Next(reference()).IsZero() {
+	if spec.Next(referenceTime()).IsZero() {
 		return fail(" never begins: no such day comes")
 	}
 	return timetable{spec: spec, span: s.For}, nil
@@ -111,8 +111,8 @@ func loadZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// window returns the window that begins in (now-span, now], which holds, or otherwise the next window.
-func (t timetable) window(now time.Time) Window {
+// windowAt returns the window that begins in (now-span, now], which holds, or otherwise the next window.
+func (t timetable) windowAt(now time.Time) Window {
 	from := t.spec.Next(now.Add(-t.span))
 	if from.IsZero() {
 		return Window{}
@@ -134,8 +134,8 @@ func (t timetable) alwaysHolds() bool {
 	if t.spec.Month&allMonths != allMonths {
 		return false
 	}
-	end := reference().Add(32 * 24 * time.Hour)
-	from := t.spec.Next(reference())
+	end := referenceTime().Add(32 * 24 * time.Hour)
+	from := t.spec.Next(referenceTime())
 	for !from.IsZero() && from.Before(end) {
 		until := from.Add(t.span)
 		// The window that begins in the last minute before until, if there is one, reaches farthest.
@@ -166,12 +166,12 @@ type cachedSpan struct {
 	holds      bool
 }
 
-// holds reports whether the schedule holds at now. It costs two comparisons, and allocates only if a window begins or
+// holdsAt reports whether the schedule holds at now. It costs two comparisons, and allocates only if a window begins or
 // ends.
-func (p *scheduleCache) holds(now time.Time) bool {
+func (p *scheduleCache) holdsAt(now time.Time) bool {
 	s := p.last.Load()
 	if s == nil || now.Before(s.start) || !now.Before(s.end) {
-		s = p.recompute(s, now)
+		s = p.recomputeSpan(s, now)
 	}
 	return s.holds
 }
@@ -179,7 +179,7 @@ func (p *scheduleCache) holds(now time.Time) bool {
 // scheduleHorizon is the length of the cached span of a schedule that does not begin again for years.
 const scheduleHorizon = 24 * time.Hour
 
-func (p *scheduleCache) recompute(before *cachedSpan, now time.Time) *cachedSpan {
+func (p *scheduleCache) recomputeSpan(before *cachedSpan, now time.Time) *cachedSpan {
 	s := &cachedSpan{start: now, end: now.Add(scheduleHorizon)}
 	defer p.last.Store(s)
 	if before != nil {
@@ -194,7 +194,7 @@ func (p *scheduleCache) recompute(before *cachedSpan, now time.Time) *cachedSpan
 	if s.table.spec == nil {
 		return s
 	}
-	w := s.table.window(now)
+	w := s.table.windowAt(now)
 	switch {
 	case w.Holds(now):
 		s.start, s.end, s.holds = w.From, w.Until, true

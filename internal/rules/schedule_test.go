@@ -164,7 +164,7 @@ func TestFindingAScheduleAllocatesNothing(t *testing.T) { // not parallel: it me
 }
 
 // The remembered span never differs from computing the schedule again.
-func TestPlanAgreesWithItsSchedule(t *testing.T) {
+func TestScheduleCache_AgreesWithItsSchedule(t *testing.T) {
 	t.Parallel()
 	schedules := []Schedule{
 		{From: "*/7 * * * *", For: 3 * time.Minute},
@@ -178,7 +178,7 @@ func TestPlanAgreesWithItsSchedule(t *testing.T) {
 		for range 20 {
 			now := time.Unix(base+rapid.Int64Range(0, 2*86400).Draw(t, "second"),
 				rapid.Int64Range(0, 999_999_999).Draw(t, "ns"))
-			if got, want := p.holds(now), scheduleWindow(p.schedule, now).Holds(now); got != want {
+			if got, want := p.holdsAt(now), scheduleWindow(p.schedule, now).Holds(now); got != want {
 				t.Fatalf("%v at %v: plan says %v, schedule %v", p.schedule, now, got, want)
 			}
 		}

@@ -20,7 +20,7 @@ func parseServe(serve string) (*hottype.CachePolicy, error) {
 	return set.Rules[0].Cache, nil
 }
 
-func TestServe(t *testing.T) {
+func TestParse_ReadsCachePolicies(t *testing.T) {
 	t.Parallel()
 	got, err := parseServe(
 		"{ttl: 0s, stale: 1m, stale_if_error: 0s, vary: [x-lang, accept-encoding], cookies: strip, max_body: 64KiB, wait: 0s}")
@@ -35,7 +35,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-func TestBadServe(t *testing.T) {
+func TestParse_RejectsBadCachePolicies(t *testing.T) {
 	t.Parallel()
 	for serve, want := range map[string]string{
 		"{ttl: -1s}":              "cache.ttl: -1s is not between 0s and 24h0m0s",

@@ -15,7 +15,7 @@ func tried(o Override) Override {
 }
 
 // Only the index of WithShadow has overrides in shadow mode, and returns them only if they would decide.
-func TestTriedOverrides(t *testing.T) {
+func TestWithShadow_ReturnsTriedOverrides(t *testing.T) {
 	t.Parallel()
 	file := []Override{
 		{ID: "file", Key: "topic?id=1", Action: ActionBlock},

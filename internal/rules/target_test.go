@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestTargetIsOneThing(t *testing.T) {
+func TestOverride_HasOneTarget(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		o    Override
@@ -48,7 +48,7 @@ func TestTargetIsOneThing(t *testing.T) {
 
 // The nearest target wins: a resource is further than every pattern, the longest prefix is
 // nearest, and what ended hides nothing behind it.
-func TestNearestTargetWins(t *testing.T) {
+func TestOverrides_NearestTargetWins(t *testing.T) {
 	t.Parallel()
 	file := []Override{
 		{ID: "all", CIDR: "0.0.0.0/0"}, {ID: "eight", CIDR: "10.0.0.0/8"}, {ID: "sixteen", CIDR: "10.1.0.0/16"},
@@ -139,7 +139,7 @@ func TestFindClientAgreesWithASearch(t *testing.T) {
 }
 
 // A network of IPv6 is at most one client, a /64, long; one of IPv4 a /32.
-func TestLongestNetworks(t *testing.T) {
+func TestTarget_BoundsTheLengthOfNetworks(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
 		"2001:db8:1:2:3::/63": "2001:db8:1:2::/63", "2001:db8:1:2:3::/64": "2001:db8:1:2::/64", "2001:db8::/65": "",

@@ -69,7 +69,7 @@ func yes(is bool, then, otherwise string) string {
 }
 
 // A field of parse_as sets its trait to its word, and no other trait, for any preset.
-func TestEachTraitIsRead(t *testing.T) {
+func TestParse_ReadsEachTrait(t *testing.T) {
 	t.Parallel()
 	traits := func(preset, field, word string) parseas.Traits {
 		text := "parse_as: {preset: " + preset
@@ -98,7 +98,7 @@ func TestEachTraitIsRead(t *testing.T) {
 }
 
 // A name of exactly the maximum length is accepted.
-func TestLongestName(t *testing.T) {
+func TestParse_AcceptsTheLongestName(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", 64)
 	set := mustParse(t, "rules: [{name: r, params: ["+name+"], hot: {rate: 1}}]")
@@ -108,7 +108,7 @@ func TestLongestName(t *testing.T) {
 }
 
 // A catch-all has limits of paths.
-func TestValuesOfPaths(t *testing.T) {
+func TestParse_AcceptsValuesOfPaths(t *testing.T) {
 	t.Parallel()
 	set := mustParse(t, `rules: [{name: "*", params: ["*"], hot: {rate: 1}, limit: {rate: 1, values: [{key: "/news?id=1", rate: 2}]}}]`)
 	if v := set.Rules[0].Values; len(v) != 1 || v[0].Key != "/news?id=1" {
@@ -117,7 +117,7 @@ func TestValuesOfPaths(t *testing.T) {
 }
 
 // A fold of case reaches both ends of the alphabet.
-func TestFoldedLetters(t *testing.T) {
+func TestMatch_FoldsAllLetters(t *testing.T) {
 	t.Parallel()
 	set := mustParse(t, "parse_as: {path_case: fold}\nrules: [{name: r, match: {path: /az}, params: [id], hot: {rate: 1}}]")
 	for path, want := range map[string]string{"/AZ": "r r?id=1", "/aZ": "r r?id=1", "/Az": "r r?id=1", "/@[": "", "/a[": ""} {

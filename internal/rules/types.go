@@ -90,7 +90,7 @@ func (r *Rule) IsCatchAll() bool { return r.Name == "*" }
 // ReadsQuery reports whether keys of the rule have parameters of the query, or may have some.
 func (r *Rule) ReadsQuery() bool {
 	return r.AllQuery || slices.ContainsFunc(r.Params, func(q Param) bool {
-		_, where := q.source()
+		_, where := q.splitName()
 		return where == ""
 	})
 }
@@ -128,8 +128,8 @@ type Param struct {
 	Normal canon.Normalization
 }
 
-// source returns the name of a parameter in its source, and the source: "path", "header", or "" for the query.
-func (p Param) source() (name, where string) {
+// splitName returns the name of a parameter in its source, and the source: "path", "header", or "" for the query.
+func (p Param) splitName() (name, where string) {
 	where, name, ok := strings.Cut(p.Name, ".")
 	if ok && (where == "path" || where == "header") {
 		return name, where

@@ -37,7 +37,7 @@ func NewUses(set *Set, before *Uses) *Uses {
 	us := &Uses{byName: make(map[string]*ruleUse, len(set.Rules))}
 	for _, r := range set.Rules {
 		u := newRuleUse(r)
-		if was := before.of(u.rule, u.params); was != nil && (was.names == nil) == (u.names == nil) {
+		if was := before.findUse(u.rule, u.params); was != nil && (was.names == nil) == (u.names == nil) {
 			u = was
 		}
 		us.list, us.byName[u.rule] = append(us.list, u), u
@@ -45,9 +45,9 @@ func NewUses(set *Set, before *Uses) *Uses {
 	return us
 }
 
-// of returns the use of a rule with these parameters, as in report.RuleUse, or nil if there is no such rule. A nil
+// findUse returns the use of a rule with these parameters, as in report.RuleUse, or nil if there is no such rule. A nil
 // receiver has no rules.
-func (us *Uses) of(rule, params string) *ruleUse {
+func (us *Uses) findUse(rule, params string) *ruleUse {
 	if us == nil {
 		return nil
 	}
@@ -150,19 +150,19 @@ func hasParams(key hottype.Key) bool {
 func (us *Uses) Merge(second int64, all []report.RuleUse) {
 	for i := range all {
 		o := &all[i]
-		u := us.of(o.Rule, o.Params)
+		u := us.findUse(o.Rule, o.Params)
 		if u == nil {
 			continue
 		}
-		raise(&u.matched, min(o.Matched, second))
-		raise(&u.withParams, min(o.WithParams, second))
+		storeMax(&u.matched, min(o.Matched, second))
+		storeMax(&u.withParams, min(o.WithParams, second))
 		if since := u.since.Load(); o.Since > 0 && (since == 0 || o.Since < since) {
 			u.since.Store(o.Since)
 		}
 	}
 }
 
-func raise(to *atomic.Int64, n int64) {
+func storeMax(to *atomic.Int64, n int64) {
 	for was := to.Load(); n > was && !to.CompareAndSwap(was, n); was = to.Load() {
 	}
 }

@@ -42,7 +42,7 @@ func (s *seenNames) add(second int64, query string) {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
 		if name, _, ok := strings.Cut(pair, "="); ok && isShownName(name) {
-			s.count(name)
+			s.countName(name)
 		}
 	}
 }
@@ -58,8 +58,8 @@ func isShownName(name string) bool {
 	return name != "" && len(name) <= maxNameBytes
 }
 
-// count counts a name. The caller holds mu.
-func (s *seenNames) count(name string) {
+// countName counts a name. The caller holds mu.
+func (s *seenNames) countName(name string) {
 	least := 0
 	for i := range s.counts {
 		if s.counts[i].Name == name {

@@ -34,7 +34,7 @@ func UseNotes(set *Set, now time.Time, seen []report.RuleUse) (notes []UseNote) 
 	us.Merge(now.Unix(), seen)
 	reports := map[*ruleUse][]*report.RuleUse{}
 	for i := range seen {
-		if u := us.of(seen[i].Rule, seen[i].Params); u != nil {
+		if u := us.findUse(seen[i].Rule, seen[i].Params); u != nil {
 			reports[u] = append(reports[u], &seen[i])
 		}
 	}
@@ -49,16 +49,16 @@ func UseNotes(set *Set, now time.Time, seen []report.RuleUse) (notes []UseNote) 
 			n.Text = "no request matched it in the last hour"
 			notes = append(notes, n)
 		case u.lacksParams(now.Unix()) && mostSeconds(reports[u]) >= judgedSeconds:
-			n.Text, n.NoParams = lackText(set.Rules[i], lasting, sumNames(reports[u])), true
+			n.Text, n.NoParams = describeLack(set.Rules[i], lasting, sumNames(reports[u])), true
 			notes = append(notes, n)
 		}
 	}
 	return notes
 }
 
-// lackText returns a text that no request had a parameter of the rule in some seconds, with the names that requests
+// describeLack returns a text that no request had a parameter of the rule in some seconds, with the names that requests
 // had.
-func lackText(r *Rule, lasting int64, names []report.NameCount) string {
+func describeLack(r *Rule, lasting int64, names []report.NameCount) string {
 	var own, seen []string
 	for _, q := range r.Params {
 		own = append(own, q.Name)

@@ -220,7 +220,7 @@ func find(path string) (listed string, layer int) {
 	return listed, layer
 }
 
-func TestImportsPointDown(t *testing.T) {
+func TestImportsOfPackages_PointDown(t *testing.T) {
 	t.Parallel()
 	for _, p := range list(t) {
 		importer, from := find(p.path())
@@ -329,7 +329,7 @@ func TestPurePackagesTouchNothing(t *testing.T) {
 	}
 }
 
-func TestMiddlewareStaysLight(t *testing.T) {
+func TestMiddleware_CompilesNoHeavyLibrary(t *testing.T) {
 	t.Parallel()
 	heavy := []string{"github.com/IBM/sarama", "google.golang.org/grpc",
 		"github.com/prometheus/client_golang/prometheus", "github.com/redis/go-redis/v9",
@@ -349,7 +349,7 @@ func TestMiddlewareStaysLight(t *testing.T) {
 	}
 }
 
-func TestOnePackageComment(t *testing.T) {
+func TestPackages_HaveOneComment(t *testing.T) {
 	t.Parallel()
 	for _, p := range list(t) {
 		var with []string
@@ -369,7 +369,7 @@ func TestOnePackageComment(t *testing.T) {
 	}
 }
 
-func TestFilesStayReadable(t *testing.T) {
+func TestFiles_HaveFewLines(t *testing.T) {
 	t.Parallel()
 	const most = 300
 	for _, p := range list(t) {

@@ -14,7 +14,7 @@ import (
 // Everything that docker-compose.yml mounts from here is here, every service
 // that is depended on exists, one service builds our image, and no service may
 // gain rights, or fill the disk with its log or the machine with its memory.
-func TestComposeFile(t *testing.T) {
+func TestComposeFile_MountsWhatExists(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docker-compose.yml"))
 	if err != nil {
@@ -81,7 +81,7 @@ func names(v any) (list []string) {
 }
 
 // The client that users have takes the file, with and without the profile.
-func TestComposeConfig(t *testing.T) {
+func TestComposeFile_IsAcceptedByDocker(t *testing.T) {
 	t.Parallel()
 	if exec.CommandContext(t.Context(), "docker", "compose", "version").Run() != nil {
 		t.Skip("there is no docker compose")

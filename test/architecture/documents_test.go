@@ -57,7 +57,7 @@ func listed(t *testing.T, patterns ...string) map[string]string {
 }
 
 // Every link from one document to another names a file that exists, and a heading of it.
-func TestLinksOfDocuments(t *testing.T) {
+func TestDocuments_LinkToExistingHeadings(t *testing.T) {
 	t.Parallel()
 	for name, text := range documents(t) {
 		for _, l := range link.FindAllStringSubmatch(block.ReplaceAllString(text, ""), -1) {

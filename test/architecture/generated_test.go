@@ -75,7 +75,7 @@ func (p parameter) String() string {
 }
 
 // The table of the API in docs/admin.md is openapi.json's.
-func TestAPITable(t *testing.T) {
+func TestAPITable_IsThatOfOpenAPI(t *testing.T) {
 	t.Parallel()
 	var text string
 	for name, body := range listed(t, "*/openapi.json") {
@@ -154,8 +154,8 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 	}
 }
 
-// The table of layers in docs/architecture.md is made of the layers that TestImportsPointDown holds.
-func TestLayerTable(t *testing.T) {
+// The table of layers in docs/architecture.md is made of the layers that TestImportsOfPackages_PointDown holds.
+func TestLayerTable_IsThatOfLayers(t *testing.T) {
 	t.Parallel()
 	table := "| layer | packages | why |\n|---|---|---|\n"
 	for _, l := range layers {
@@ -173,7 +173,7 @@ func TestLayerTable(t *testing.T) {
 }
 
 // The reasons of verdicts in docs/gateways.md are the reasons of the code.
-func TestReasonTable(t *testing.T) {
+func TestReasonTable_IsThatOfTheCode(t *testing.T) {
 	t.Parallel()
 	table := "| reason | verdict | meaning |\n|---|---|---|\n"
 	for r := range hottype.Reasons() {

@@ -29,7 +29,7 @@ func TestSubjectsFitTheCode(t *testing.T) {
 	}
 }
 
-func TestChangesOfGo(t *testing.T) {
+func TestGoMutants_ChangeOperatorsAndNumbers(t *testing.T) {
 	t.Parallel()
 	const text = `package a
 
@@ -61,7 +61,7 @@ func f(a []int, m map[string]int) bool {
 	compare(t, text, all, want)
 }
 
-func TestChangesOfLua(t *testing.T) {
+func TestLuaMutants_ChangeOperatorsAndNumbers(t *testing.T) {
 	t.Parallel()
 	const text = `-- a comment: 1 < 2
 local least = floor(a / 2) -- not 3

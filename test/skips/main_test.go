@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestListOfSkips(t *testing.T) {
+func TestParse_RejectsBadLines(t *testing.T) {
 	t.Parallel()
 	for _, list := range []string{allowed, nightly} {
 		if _, err := parse(list); err != nil {
@@ -63,7 +63,7 @@ func TestListOfSkips(t *testing.T) {
 
 // Every test that is left to the night exists, so that a new name does not bring it back, and no other test of that
 // name is left out with it.
-func TestNightly_NamesTests(t *testing.T) {
+func TestNightly_NamesOneTestEach(t *testing.T) {
 	t.Parallel()
 	for line := range strings.Lines(nightly) {
 		f := strings.Fields(line)

@@ -13,7 +13,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(1, math.Abs
 
 // The capacity grows while requests are denied, latency and requests in flight are below their set points, and nothing
 // holds it: at once during the search, and after three such ticks later.
-func TestGrowthBegins(t *testing.T) {
+func TestController_BeginsToGrow(t *testing.T) {
 	t.Parallel()
 	room := sample{denied: 1, quantile: 0.9, point: 1, flight: 9, wanted: 10, width: 1, lag: 1.2}
 	for name, c := range map[string]struct {
@@ -40,7 +40,7 @@ func TestGrowthBegins(t *testing.T) {
 			estimates: estimates{capacity: 100, growth: minGrowth}, ticks: ticks{headroomTicks: 2},
 		}, room
 		c.change(control, &s)
-		control.grow(&s)
+		control.growCapacity(&s)
 		if !near(control.capacity, c.want) || control.bound.Why != c.reason {
 			t.Errorf("%s: %v, %q; want %v, %q", name, control.capacity, control.bound.Why, c.want, c.reason)
 		}
@@ -49,7 +49,7 @@ func TestGrowthBegins(t *testing.T) {
 		}
 	}
 	fast := &Controller{estimates: estimates{capacity: 100, growth: 0.19}, ticks: ticks{headroomTicks: 3}}
-	if fast.grow(&room); fast.growth != maxGrowth {
+	if fast.growCapacity(&room); fast.growth != maxGrowth {
 		t.Errorf("grows by %v at last", fast.growth)
 	}
 }
@@ -90,7 +90,7 @@ func TestSlowerUpstreamIsLearned(t *testing.T) {
 
 // A target is out of reach after eight ticks at the minimum without fewer requests in flight than four ticks before, or
 // after thirty; three good ticks end that.
-func TestUnreachableTarget(t *testing.T) {
+func TestController_RecognizesUnreachableTargets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		atMin, good       int
@@ -128,7 +128,7 @@ func TestUnreachableTarget(t *testing.T) {
 // the bound.
 func TestSampleAtItsBounds(t *testing.T) {
 	t.Parallel()
-	exact := middle(bucket(100 * time.Millisecond))
+	exact := bucketMiddle(bucketOf(100 * time.Millisecond))
 	for name, c := range map[string]struct {
 		target            rules.UpstreamTarget
 		ok, errors        int64
@@ -146,7 +146,7 @@ func TestSampleAtItsBounds(t *testing.T) {
 		control := New(c.target, 1, 1000)
 		control.pool, control.seconds = Measurement{At: begin, OK: c.ok, Errors: c.errors}, 1
 		control.pool.Latency.addN(100*time.Millisecond, 10)
-		if s := control.sample(begin); s.missed != c.missed || s.bad != c.bad || s.over != c.over {
+		if s := control.newSample(begin); s.missed != c.missed || s.bad != c.bad || s.over != c.over {
 			t.Errorf("%s: missed %v, bad %v, over %v: %+v", name, s.missed, s.bad, s.over, s)
 		}
 	}
@@ -160,7 +160,7 @@ func TestSampleAtItsBounds(t *testing.T) {
 		{0, 1.1, false, "more requests in flight than its latency allows"},
 	} {
 		s := sample{errors: c.errors, quantile: c.quantile, point: 1, target: 1}
-		if got := s.reason(New(rules.UpstreamTarget{}, 1, 2)); s.mostlyFailing() != c.want || got != c.reason {
+		if got := s.reasonText(New(rules.UpstreamTarget{}, 1, 2)); s.mostlyFailing() != c.want || got != c.reason {
 			t.Errorf("%v of errors, latency %v: failing %v, %q", c.errors, c.quantile, s.mostlyFailing(), got)
 		}
 	}

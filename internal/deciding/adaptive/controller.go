@@ -123,18 +123,18 @@ func (c *Controller) Tick(now time.Time, reports []Measurement) hottype.Upstream
 	if c.seconds == 0 || c.pool.Latency.Count() < enough && c.seconds < pooled {
 		return c.bound
 	}
-	s := c.sample(now)
+	s := c.newSample(now)
 	c.pool, c.seconds = Measurement{}, 0
 	if s.n > 0 {
-		c.judge(&s)
+		c.adjustBound(&s)
 		c.bound.At, c.bound.LatencySeconds, c.bound.TargetSeconds = now, s.quantile, s.target
 		c.bound.Errors, c.bound.InFlight = s.failed, s.flight
 	}
 	return c.bound
 }
 
-// judge adjusts the bound to one sample.
-func (c *Controller) judge(s *sample) {
+// adjustBound adjusts the bound to one sample.
+func (c *Controller) adjustBound(s *sample) {
 	c.flight = [5]float64{s.flight, c.flight[0], c.flight[1], c.flight[2], c.flight[3]}
 	c.allowed = [3]float64{s.hot + s.cold, c.allowed[0], c.allowed[1]}
 	if c.limited == 0 && s.denied == 0 && (!s.over || s.hot == 0) {
@@ -156,12 +156,12 @@ func (c *Controller) judge(s *sample) {
 		c.searching = searchTicks
 	}
 	c.searching--
-	c.estimate(s)
-	c.publish(s)
+	c.updateCapacity(s)
+	c.setBound(s)
 }
 
-// estimate updates the capacity, which is the throughput of the upstream while it is saturated.
-func (c *Controller) estimate(s *sample) {
+// updateCapacity updates the capacity, which is the throughput of the upstream while it is saturated.
+func (c *Controller) updateCapacity(s *sample) {
 	gain := 0.2 / s.width / max(1, s.lag/1.2)
 	c.growthHold--
 	if s.missed {
@@ -176,7 +176,7 @@ func (c *Controller) estimate(s *sample) {
 	case s.over && c.searching > 0:
 		// The onset lies somewhere in the first limited second, so that second proves little about the capacity. The
 		// first saturated second after it does.
-		c.bound.Why = s.reason(c)
+		c.bound.Why = s.reasonText(c)
 		if c.limited > 1 {
 			c.capacity = max(s.ok, c.capacity/(1+searchGrowth))
 		}
@@ -184,7 +184,7 @@ func (c *Controller) estimate(s *sample) {
 			c.searching = 0
 		}
 	case s.over:
-		c.bound.Why = s.reason(c)
+		c.bound.Why = s.reasonText(c)
 		if s.missed && s.ok < c.capacity {
 			gain = 0.5 / s.width // it is saturated: its throughput is its capacity
 		}
@@ -197,11 +197,11 @@ func (c *Controller) estimate(s *sample) {
 			c.capacity -= 0.2 * (c.capacity - s.cold)
 		}
 	case s.bad: // one bad second is not an overload
-		c.bound.Why = "waiting: " + s.reason(c)
+		c.bound.Why = "waiting: " + s.reasonText(c)
 	default:
 		c.bound.Why = "at the limit"
 		c.capacity = max(c.capacity, c.capacity+gain*(s.ok-c.capacity))
-		c.grow(s)
+		c.growCapacity(s)
 	}
 	if c.limited >= 3 {
 		most, ahead := max(c.allowed[0], c.allowed[1], c.allowed[2]), 1.25
@@ -212,8 +212,8 @@ func (c *Controller) estimate(s *sample) {
 	}
 }
 
-// grow raises the capacity if more is requested and could be borne.
-func (c *Controller) grow(s *sample) {
+// growCapacity raises the capacity if more is requested and could be borne.
+func (c *Controller) growCapacity(s *sample) {
 	if s.denied == 0 {
 		c.bound.Why = "demand below the limit"
 	}
@@ -232,8 +232,8 @@ func (c *Controller) grow(s *sample) {
 	}
 }
 
-// publish sets the bound by the capacity and the requests under way.
-func (c *Controller) publish(s *sample) {
+// setBound sets the bound by the capacity and the requests under way.
+func (c *Controller) setBound(s *sample) {
 	damping := max(4, 2.5*s.lag) * s.width
 	excess := 0.0
 	if s.over || s.flight < s.wanted-math.Sqrt(s.wanted) {

@@ -36,7 +36,7 @@ type limiterState struct {
 // upstreams with enough measurements. hot are the keys that are hot now.
 func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.HotKey,
 	reports []report.Limiter) []hottype.UpstreamLimit {
-	c.receive(now, reports)
+	c.recordReports(now, reports)
 	var bounds []hottype.UpstreamLimit
 	known := map[string]*upstreamState{}
 	for _, name := range set.AdaptiveUpstreams() {
@@ -47,7 +47,7 @@ func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.HotKey,
 		}
 		known[name] = one
 		one.SetRange(least, most)
-		b := c.judge(now, name, one)
+		b := c.tickController(now, name, one)
 		if b.Name == "" {
 			continue
 		}
@@ -58,8 +58,9 @@ func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.HotKey,
 	return bounds
 }
 
-// receive records which reports are new. A limiter's clock only shows whether a report is another one than before.
-func (c *Controllers) receive(now time.Time, reports []report.Limiter) {
+// recordReports records which reports are new. A limiter's clock only shows whether a report is another one than
+// before.
+func (c *Controllers) recordReports(now time.Time, reports []report.Limiter) {
 	next := make(map[string]*limiterState, len(reports))
 	for i := range reports {
 		r := &reports[i]
@@ -74,8 +75,8 @@ func (c *Controllers) receive(now time.Time, reports []report.Limiter) {
 	c.from = next
 }
 
-// judge ticks one controller. The bound has no name if nothing is known.
-func (c *Controllers) judge(now time.Time, name string, one *upstreamState) (b hottype.UpstreamLimit) {
+// tickController ticks one controller. The bound has no name if nothing is known.
+func (c *Controllers) tickController(now time.Time, name string, one *upstreamState) (b hottype.UpstreamLimit) {
 	sum, limiters, fresh := Measurement{}, 0, false
 	age := 0.0
 	for _, from := range c.from {

@@ -108,11 +108,11 @@ func TestNonsenseIsNoReport(t *testing.T) {
 func TestToldRequestsAreInFlight(t *testing.T) {
 	t.Parallel()
 	var r recorder
-	r.take(begin)
+	r.takeReport(begin)
 	r.RecordOutcomes(begin, 500*time.Millisecond, Answered, 10)
 	r.RecordOutcomes(begin, time.Millisecond, Failed, 1) // quick: it shows nothing about the latency
 	r.RecordOutcomes(begin, time.Second, Failed, 1)
-	got := r.take(begin.Add(time.Second))
+	got := r.takeReport(begin.Add(time.Second))
 	if got.OK != 10 || got.Errors != 2 || math.Abs(got.InFlight-6.001) > 1e-9 {
 		t.Errorf("%+v", got)
 	}
@@ -155,11 +155,11 @@ func TestQuickFailuresAreNoLatency(t *testing.T) {
 	t.Parallel()
 	var r recorder
 	r.RecordOutcomes(begin, 100*time.Millisecond, Answered, 1)
-	r.take(begin.Add(time.Second))
+	r.takeReport(begin.Add(time.Second))
 	r.RecordOutcomes(begin, time.Millisecond, Failed, 100)
 	r.RecordOutcomes(begin, time.Millisecond, Canceled, 100)
 	r.RecordOutcomes(begin, 2*time.Second, Canceled, 1)
-	got := r.take(begin.Add(2 * time.Second))
+	got := r.takeReport(begin.Add(2 * time.Second))
 	if got.LatencySum != 2*time.Second || got.Errors != 100 || got.OK != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -12,7 +12,7 @@ import (
 func after(d time.Duration) time.Time { return begin.Add(d) }
 
 // Buckets are 1 µs wide up to 32 µs, and a sixteenth of their values above.
-func TestBuckets(t *testing.T) {
+func TestHistogram_Buckets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		us     int64
@@ -25,8 +25,8 @@ func TestBuckets(t *testing.T) {
 			1<<27 - 1<<21},
 	} {
 		d := time.Duration(c.us) * time.Microsecond
-		if got := bucket(d); got != c.bucket || middle(got) != time.Duration(c.middle)*time.Microsecond {
-			t.Errorf("%v: bucket %d with middle %v, want %d with %d us", d, got, middle(got), c.bucket, c.middle)
+		if got := bucketOf(d); got != c.bucket || bucketMiddle(got) != time.Duration(c.middle)*time.Microsecond {
+			t.Errorf("%v: bucket %d with middle %v, want %d with %d us", d, got, bucketMiddle(got), c.bucket, c.middle)
 		}
 	}
 	if buckets != 24*16 {
@@ -61,7 +61,7 @@ func TestHistogramAddsUp(t *testing.T) {
 func TestReportOfARecorder(t *testing.T) {
 	t.Parallel()
 	var r recorder
-	r.take(begin)
+	r.takeReport(begin)
 	r.Begin(begin)
 	r.Begin(after(time.Second))
 	if r.Waiting() != 2 {
@@ -76,7 +76,7 @@ func TestReportOfARecorder(t *testing.T) {
 	r.End(after(3*time.Second), time.Second, Canceled)
 	r.End(after(3*time.Second), 3*time.Second, Failed)
 	r.End(after(3*time.Second), time.Second, Answered) // of before a change of the rules
-	got := r.take(after(4 * time.Second))
+	got := r.takeReport(after(4 * time.Second))
 	// one request of two seconds, two of one second, and no request: 1 + 2 + 2 of 4 seconds
 	if got.InFlight != 5./4 || got.Seconds != 4 || got.OK != 2 || got.Errors != 1 || got.Hot != 2 || got.Cold != 1 ||
 		got.Denied != 1 || got.LatencySum != 7*time.Second {
@@ -90,7 +90,7 @@ func TestReportOfARecorder(t *testing.T) {
 	r.Admit(false)
 	r.Admit(false)
 	r.Admit(true)
-	got = r.take(after(6 * time.Second))
+	got = r.takeReport(after(6 * time.Second))
 	if got.InFlight != 3.5 || got.Seconds != 2 || got.OK != 2 || got.Errors != 0 || got.LatencySum != 4*time.Second ||
 		got.Hot != 1 || got.Cold != 2 || got.Denied != 0 {
 		t.Errorf("%+v", got)
@@ -98,7 +98,7 @@ func TestReportOfARecorder(t *testing.T) {
 	if cold := r.reportedColdInFlight(); cold < 1.1666 || cold > 1.1667 { // half of 0 and of 3.5 * 2/3
 		t.Errorf("%v cold requests in flight", cold)
 	}
-	if got = r.take(after(6 * time.Second)); got.Seconds != 0 || got.InFlight != 0 {
+	if got = r.takeReport(after(6 * time.Second)); got.Seconds != 0 || got.InFlight != 0 {
 		t.Errorf("without time: %+v", got)
 	}
 }
@@ -179,7 +179,7 @@ func TestBoundOfSeveralReports(t *testing.T) {
 }
 
 // A report that is two seconds old on average has its effect later: it is in the sample's lag.
-func TestAgeOfReports(t *testing.T) {
+func TestControllers_MeasureTheAgeOfReports(t *testing.T) {
 	t.Parallel()
 	set := parse(t)
 	var c Controllers
@@ -284,7 +284,7 @@ func TestPartOfABound(t *testing.T) {
 	}
 }
 
-func TestInvalidBounds(t *testing.T) {
+func TestIsValid_RejectsInvalidBounds(t *testing.T) {
 	t.Parallel()
 	for i, change := range []func(b *hottype.UpstreamLimit, v float64){
 		func(b *hottype.UpstreamLimit, v float64) { b.Rate = v },
@@ -317,7 +317,7 @@ func TestRateOfAKey(t *testing.T) {
 }
 
 // Probes pass at the least rate of this limiter's part, at most one at once.
-func TestProbes(t *testing.T) {
+func TestAllowProbe_AtTheLeastRate(t *testing.T) {
 	t.Parallel()
 	var all Upstreams
 	all.Configure(parse(t))

@@ -28,7 +28,7 @@ func (h *Histogram) Add(d time.Duration) { h.addN(d, 1) }
 
 func (h *Histogram) addN(d time.Duration, n int64) {
 	d = max(d, 0)
-	h.counts[bucket(d)] += uint32(n)
+	h.counts[bucketOf(d)] += uint32(n)
 	h.n += uint64(n)
 	h.sum += d * time.Duration(n)
 }
@@ -59,19 +59,19 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	want, seen := q*float64(h.n), uint64(0)
 	for i, n := range h.counts {
 		if seen += uint64(n); n > 0 && float64(seen) >= want {
-			return middle(i)
+			return bucketMiddle(i)
 		}
 	}
 	return 0
 }
 
-func bucket(d time.Duration) int {
+func bucketOf(d time.Duration) int {
 	us := min(uint64(d/time.Microsecond), 1<<maxBits-1)
 	shift := max(bits.Len64(us)-subBits-1, 0)
 	return shift<<subBits + int(us>>shift)
 }
 
-func middle(i int) time.Duration {
+func bucketMiddle(i int) time.Duration {
 	if i < 2<<subBits {
 		return time.Duration(i) * time.Microsecond
 	}

@@ -46,7 +46,7 @@ func (r *recorder) End(now time.Time, took time.Duration, o Outcome) {
 	defer r.mu.Unlock()
 	r.advance(now)
 	r.open = max(r.open-1, 0) // it may have begun before a change of the rules
-	r.count(took, o, 1)
+	r.countOutcome(took, o, 1)
 }
 
 // RecordOutcomes records the outcome of n requests that are reported only at their end. The number of them in flight
@@ -57,11 +57,11 @@ func (r *recorder) RecordOutcomes(now time.Time, took time.Duration, o Outcome, 
 	r.advance(now)
 	r.area += took.Seconds() * float64(n)
 	r.reportedArea += took.Seconds() * float64(n)
-	r.count(took, o, n)
+	r.countOutcome(took, o, n)
 }
 
-// count counts an outcome. It needs mu.
-func (r *recorder) count(took time.Duration, o Outcome, n int64) {
+// countOutcome counts an outcome. It needs mu.
+func (r *recorder) countOutcome(took time.Duration, o Outcome, n int64) {
 	switch o {
 	case Answered:
 		r.seen.OK += n
@@ -106,8 +106,8 @@ func (r *recorder) Deny() {
 	r.seen.Denied++
 }
 
-// take returns the report and begins the next one.
-func (r *recorder) take(now time.Time) report.Upstream {
+// takeReport returns the report and begins the next one.
+func (r *recorder) takeReport(now time.Time) report.Upstream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.advance(now)

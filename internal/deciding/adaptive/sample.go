@@ -43,7 +43,7 @@ type sample struct {
 	bad, over, missed bool
 }
 
-func (c *Controller) sample(now time.Time) sample {
+func (c *Controller) newSample(now time.Time) sample {
 	p, per := &c.pool, 1/c.seconds
 	s := sample{
 		n: p.Latency.Count(), width: max(1, c.seconds/2), lag: now.Sub(p.At).Seconds() + 0.6,
@@ -121,7 +121,7 @@ func (c *Controller) lowerByErrors(s *sample) {
 // mostlyFailing reports whether so many requests fail that the throughput does not show the capacity.
 func (s *sample) mostlyFailing() bool { return s.errors > 0.3 && s.quantile > 2*s.target }
 
-func (s *sample) reason(c *Controller) string {
+func (s *sample) reasonText(c *Controller) string {
 	switch {
 	case s.errors > 0.3*c.target.Errors:
 		return "errors"

@@ -143,7 +143,7 @@ func randomCourse(seed uint64) course {
 
 // The controller is a law with many constants, which were found by simulation. The tape holds its outputs second by
 // second, and a digest of random courses, so that no change of them is by mistake. -update records it again.
-func TestTape(t *testing.T) {
+func TestController_Tape(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
 	for _, c := range courses {

@@ -91,7 +91,7 @@ func (u *Upstreams) all() []*Upstream {
 func (u *Upstreams) Reports(now time.Time) []report.Upstream {
 	var list []report.Upstream
 	for _, one := range u.all() {
-		r := one.take(now)
+		r := one.takeReport(now)
 		r.Name = one.Name
 		if r.Seconds > 0 {
 			one.lock.Lock()

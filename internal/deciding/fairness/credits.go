@@ -51,31 +51,31 @@ func (c *credits) advance(tokens, most float64) {
 		return
 	}
 	c.swept = c.now
-	c.sweep(c.clients[:], most)
-	c.sweep(c.networks[:], most)
+	c.capCredits(c.clients[:], most)
+	c.capCredits(c.networks[:], most)
 }
 
-func (c *credits) sweep(of [][ways]credit, most float64) {
+func (c *credits) capCredits(of [][ways]credit, most float64) {
 	for i := range of {
 		for j := range of[i] {
-			if e := &of[i][j]; c.left(e, most) >= most {
-				e.paid = c.paid(most)
+			if e := &of[i][j]; c.tokensLeft(e, most) >= most {
+				e.paid = c.paidFor(most)
 			}
 		}
 	}
 }
 
-// clock returns virtual time in the form of credits.
-func (c *credits) clock() uint32 { return uint32(uint64(c.now)) }
+// virtualTime returns virtual time in the form of credits.
+func (c *credits) virtualTime() uint32 { return uint32(uint64(c.now)) }
 
-// paid returns the time up to which a credit with left tokens has paid.
-func (c *credits) paid(left float64) uint32 { return c.clock() - uint32(int32(left*scale)) }
+// paidFor returns the time up to which a credit with left tokens has paid.
+func (c *credits) paidFor(left float64) uint32 { return c.virtualTime() - uint32(int32(left*scale)) }
 
 // find returns the credit of a hash and true, or false and the credit of its set that a newcomer takes over: a free
 // one, otherwise the largest of at least one token whose client has not come back, otherwise the largest. It takes
 // longest for a newcomer, whose whole set of eight credits is read.
 func (c *credits) find(of [][ways]credit, hash uint64) (*credit, bool) {
-	set, who, now := &of[hash%uint64(len(of))], fingerprint(hash), c.clock()
+	set, who, now := &of[hash%uint64(len(of))], fingerprintOf(hash), c.virtualTime()
 	best, most := 0, int64(math.MinInt64)
 	for i := range set {
 		e := &set[i]
@@ -95,27 +95,27 @@ func (c *credits) find(of [][ways]credit, hash uint64) (*credit, bool) {
 	return &set[best], false
 }
 
-func fingerprint(hash uint64) uint32 { return uint32(hash>>32)&^returned | 1 }
+func fingerprintOf(hash uint64) uint32 { return uint32(hash>>32)&^returned | 1 }
 
-// left returns the tokens of a credit.
-func (c *credits) left(e *credit, most float64) float64 {
+// tokensLeft returns the tokens of a credit.
+func (c *credits) tokensLeft(e *credit, most float64) float64 {
 	if e.who == 0 {
 		return min(most, c.first)
 	}
-	return min(most, float64(int32(c.clock()-e.paid))/scale)
+	return min(most, float64(int32(c.virtualTime()-e.paid))/scale)
 }
 
-// charge takes a cost from a credit, which belongs to this hash from now on.
-func (c *credits) charge(e *credit, hash uint64, cost, most float64) {
-	left := max(c.left(e, most)-cost, -maxCredit)
-	who := fingerprint(hash)
+// chargeCredit takes a cost from a credit, which belongs to this hash from now on.
+func (c *credits) chargeCredit(e *credit, hash uint64, cost, most float64) {
+	left := max(c.tokensLeft(e, most)-cost, -maxCredit)
+	who := fingerprintOf(hash)
 	if e.who&^returned == who {
 		who |= returned
 	}
-	e.who, e.paid = who, c.paid(left)
+	e.who, e.paid = who, c.paidFor(left)
 }
 
-// refundCredit undoes charge, if the credit still exists.
+// refundCredit undoes chargeCredit, if the credit still exists.
 func (c *credits) refundCredit(of [][ways]credit, hash uint64, cost float64) {
 	if e, known := c.find(of, hash); known {
 		e.paid -= uint32(int32(min(cost, maxCredit) * scale))

@@ -15,7 +15,7 @@ import (
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
 
 // The fair rate and the tokens that a client may save follow from the limit and the level of its bucket.
-func TestRatesByLevel(t *testing.T) {
+func TestDivider_RatesByLevel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		spec                     limit.Spec
@@ -44,7 +44,7 @@ func TestRatesByLevel(t *testing.T) {
 }
 
 // The times of a Divider follow from its bucket, within bounds.
-func TestTimesByLimit(t *testing.T) {
+func TestDivider_TimesByLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		limit, burst int64
@@ -78,12 +78,12 @@ func TestRetryAfterIsExact(t *testing.T) {
 			func(*Divider) float64 { return 3 }, 3},
 		"network": {func(k *Divider) time.Time {
 			h := hashesOf(k.seed, who)
-			k.credits.charge(k.payers(h, epoch).network, h.network, k.first-0.25, k.most)
+			k.credits.chargeCredit(k.findPayers(h, epoch).network, h.network, k.first-0.25, k.most)
 			return epoch
 		}, func(*Divider) float64 { return 3 - 8*0.25 }, 3},
 		"parent": {func(k *Divider) time.Time {
 			h := hashesOf(k.seed, who)
-			k.credits.charge(k.payers(h, epoch).parent, h.parent, k.first-0.03125, k.most)
+			k.credits.chargeCredit(k.findPayers(h, epoch).parent, h.parent, k.first-0.03125, k.most)
 			return epoch
 		}, func(*Divider) float64 { return 3 - 32*0.03125 }, 3},
 		"newcomer": {func(k *Divider) time.Time {
@@ -104,7 +104,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 		now := c.prepare(k)
 		a := k.Charge(now, who, int64(c.need))
 		short := c.short(k)
-		retry, reset := seconds(short/k.fair), seconds((short-c.need+k.most)/k.fair)
+		retry, reset := durationOf(short/k.fair), durationOf((short-c.need+k.most)/k.fair)
 		if a.Allowed || (a.RetryAfter-retry).Abs() > time.Microsecond || (a.ResetAfter-reset).Abs() > time.Microsecond {
 			t.Errorf("%s: %+v, want %v and %v", name, a, retry, reset)
 		}
@@ -112,7 +112,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 }
 
 // It ends at the very moment and level that its constants name.
-func TestCalmBegins(t *testing.T) {
+func TestDivider_EndsAtItsBounds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		after time.Duration
@@ -151,7 +151,7 @@ func TestCalmBegins(t *testing.T) {
 }
 
 // Addresses share a network of /24 or /48 and a parent of /16 or /32, and nothing larger.
-func TestNetworksOfAddresses(t *testing.T) {
+func TestHashesOf_Networks(t *testing.T) {
 	t.Parallel()
 	seed := maphash.MakeSeed()
 	for _, c := range []struct {
@@ -179,7 +179,7 @@ func TestNetworksOfAddresses(t *testing.T) {
 }
 
 // What newcomers may have flows in by the time, and each takes its cost from it; known clients take nothing.
-func TestNewcomersAccount(t *testing.T) {
+func TestDivider_RefillsTheNewcomersAccount(t *testing.T) {
 	t.Parallel()
 	k := contended(epoch)
 	if newcomerCredit != 2 {
@@ -216,7 +216,7 @@ func TestNewcomersAccount(t *testing.T) {
 }
 
 // One step advances time by a second at most.
-func TestStepIsBounded(t *testing.T) {
+func TestDivider_BoundsItsStep(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ step, counts time.Duration }{
 		{15 * time.Millisecond, 0}, {time.Second / 64, time.Second / 64}, {time.Second, time.Second},
@@ -248,10 +248,9 @@ func TestRefundUndoesCharge(t *testing.T) {
 			}
 			h := hashesOf(k.seed, who)
 			accounts := func() [4]float64 {
-				p := k.payers(h, now)
-				return [4]float64{k.credits.left(p.client, 99), k.credits.left(p.network, 99), k.credits.left(p.parent,
-					99),
-					k.newcomers}
+				p := k.findPayers(h, now)
+				return [4]float64{k.credits.tokensLeft(p.client, 99), k.credits.tokensLeft(p.network, 99),
+					k.credits.tokensLeft(p.parent, 99), k.newcomers}
 			}
 			before := accounts()
 			want := before
@@ -301,15 +300,15 @@ func TestLastOfTheNewcomers(t *testing.T) {
 }
 
 // A credit survives the sweep that keeps virtual time in range: debts of clients and of networks stay.
-func TestSweepKeepsDebts(t *testing.T) {
+func TestCapCredits_KeepsDebts(t *testing.T) {
 	t.Parallel()
 	const most = 6
 	c := credits{first: most}
 	whole, _ := c.find(c.networks[:], 3)
-	c.charge(whole, 3, 1, most)
+	c.chargeCredit(whole, 3, 1, most)
 	for range 1 << 11 {
 		c.advance(1<<11, most)
-		if left := c.left(whole, most); left != most {
+		if left := c.tokensLeft(whole, most); left != most {
 			t.Fatalf("a network has %v left at %v", left, c.now)
 		}
 	}
@@ -317,11 +316,11 @@ func TestSweepKeepsDebts(t *testing.T) {
 		c.advance(1<<9, most)
 	}
 	owes, _ := c.find(c.clients[:], 7)
-	c.charge(owes, 7, maxCredit, most)
+	c.chargeCredit(owes, 7, maxCredit, most)
 	for range 1<<11 - 2 {
 		c.advance(1<<9, most)
 	}
-	if left := c.left(owes, most); left != most-1024 {
+	if left := c.tokensLeft(owes, most); left != most-1024 {
 		t.Errorf("%v left, want %v", left, most-1024)
 	}
 }
@@ -332,10 +331,10 @@ func TestMemoryOfAKey(t *testing.T) {
 	if got, want := unsafe.Sizeof(credits{}), uintptr((1024+512)*8+3*8); got != want {
 		t.Errorf("%d bytes, want %d", got, want)
 	}
-	if fingerprint(0) == 0 { // 0 is a free credit
+	if fingerprintOf(0) == 0 { // 0 is a free credit
 		t.Error("a client may be none")
 	}
-	if got := seconds(1e9); got != time.Hour {
+	if got := durationOf(1e9); got != time.Hour {
 		t.Errorf("%v at most, want an hour", got)
 	}
 	k := contended(epoch)
@@ -360,7 +359,7 @@ func TestCreditsOutliveTheirRange(t *testing.T) {
 	for i, cost := range []float64{1, most, most + 90} {
 		for _, of := range [][][ways]credit{c.clients[:], c.networks[:]} {
 			e, _ := c.find(of, hash(i+1))
-			c.charge(e, hash(i+1), cost, most)
+			c.chargeCredit(e, hash(i+1), cost, most)
 		}
 	}
 	for step := range 100 { // twelve times the range
@@ -368,7 +367,7 @@ func TestCreditsOutliveTheirRange(t *testing.T) {
 		for i := range 3 {
 			for _, of := range [][][ways]credit{c.clients[:], c.networks[:]} {
 				e, known := c.find(of, hash(i+1))
-				if left := c.left(e, most); !known || left != most {
+				if left := c.tokensLeft(e, most); !known || left != most {
 					t.Fatalf("step %d, credit %d: known %v, %v left", step, i, known, left)
 				}
 			}

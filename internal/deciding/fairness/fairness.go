@@ -110,8 +110,8 @@ func Divisible(s limit.Spec) bool {
 func NewDivider(s limit.Spec) *Divider {
 	k := &Divider{rate: float64(s.Limit) / s.Window.Seconds(), burst: float64(s.Capacity()), seed: maphash.MakeSeed()}
 	fill := k.burst / k.rate
-	k.every = max(time.Millisecond, seconds(fill/64))
-	k.quietPeriod = min(max(minCalm, seconds(fill)), maxCalm)
+	k.every = max(time.Millisecond, durationOf(fill/64))
+	k.quietPeriod = min(max(minCalm, durationOf(fill)), maxCalm)
 	return k
 }
 
@@ -121,25 +121,25 @@ func (k *Divider) Charge(now time.Time, who hottype.Client, cost int64) Result {
 	if !k.active.Load() {
 		return Result{Allowed: true}
 	}
-	return k.charge(now, who, cost)
+	return k.chargeClient(now, who, cost)
 }
 
-// charge is like Charge, while clients are limited.
-func (k *Divider) charge(now time.Time, who hottype.Client, cost int64) Result {
+// chargeClient is like Charge, while clients are limited.
+func (k *Divider) chargeClient(now time.Time, who hottype.Client, cost int64) Result {
 	h := hashesOf(k.seed, who)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.advance(now); !k.active.Load() {
 		return Result{Allowed: true}
 	}
-	p := k.payers(h, now)
+	p := k.findPayers(h, now)
 	// A request that costs more than a client's first credit needs only that credit, and leaves a debt.
 	need := min(float64(cost), k.first)
-	if short := k.short(&p, need); short > 0 {
+	if short := k.missingTokens(&p, need); short > 0 {
 		k.denied = now
-		return Result{RetryAfter: seconds(short / k.fair), ResetAfter: seconds((short - need + k.most) / k.fair)}
+		return Result{RetryAfter: durationOf(short / k.fair), ResetAfter: durationOf((short - need + k.most) / k.fair)}
 	}
-	k.pay(&p, h, float64(cost))
+	k.chargePayers(&p, h, float64(cost))
 	return Result{Allowed: true, Payment: Payment{Charged: true, newcomer: p.newcomer}}
 }
 
@@ -150,17 +150,17 @@ func (k *Divider) RecordAllowed(now time.Time, l Level) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.note(now, l)
+	k.recordLevel(now, l)
 }
 
 // RecordDenied records that the limit denied a request, whatever the result of Charge.
 func (k *Divider) RecordDenied(now time.Time, l Level, who hottype.Client, cost int64, a Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.note(now, l)
+	k.recordLevel(now, l)
 	k.denied = now
 	if !k.active.Load() {
-		k.begin(now)
+		k.beginFairness(now)
 	} else if a.Charged {
 		k.refundCredit(who, cost, a)
 	}
@@ -180,14 +180,15 @@ func (k *Divider) Reset() {
 	k.active.Store(false)
 }
 
-// begin limits clients to fair rates from now on. Every client starts with the same credit. It is called with mu held.
-func (k *Divider) begin(now time.Time) {
+// beginFairness limits clients to fair rates from now on. Every client starts with the same credit. It is called with
+// mu held.
+func (k *Divider) beginFairness(now time.Time) {
 	if k.credits == nil {
 		k.credits = new(credits)
 	}
 	k.credits.clear()
 	k.at, k.began, k.newcomers = now, now, k.burst/2
-	k.rates(k.estimatedLevel(now) / k.burst)
+	k.updateRates(k.estimatedLevel(now) / k.burst)
 	k.active.Store(true)
 }
 
@@ -208,13 +209,14 @@ func (k *Divider) advance(now time.Time) {
 	}
 	dt := min(step, maxStep).Seconds()
 	k.at = now
-	k.rates(level / k.burst)
+	k.updateRates(level / k.burst)
 	k.newcomers = min(k.burst/2, k.newcomers+k.newcomersRate()*dt)
 	k.credits.advance(k.fair*dt, k.most)
 }
 
-// rates computes the fair rate, and the tokens that a client may save, at a level of 0 to 1. It is called with mu held.
-func (k *Divider) rates(level float64) {
+// updateRates computes the fair rate, and the tokens that a client may save, at a level of 0 to 1. It is called with mu
+// held.
+func (k *Divider) updateRates(level float64) {
 	k.fair = k.rate * fairRatio(level)
 	half, share := min(k.burst/2, maxCredit), k.fair*k.burst/(2*k.rate)
 	k.first = max(2, min(half, max(firstCredit, share)))
@@ -231,7 +233,7 @@ func fairRatio(level float64) float64 {
 	return 1 + 30*(level-0.9)
 }
 
-func seconds(s float64) time.Duration { return time.Duration(min(s, 3600) * float64(time.Second)) }
+func durationOf(s float64) time.Duration { return time.Duration(min(s, 3600) * float64(time.Second)) }
 
 // Level is the level of a limit's bucket, from a result of the limit.
 type Level struct {
@@ -248,8 +250,8 @@ func LevelOf(s *limit.Spec, r *limit.Result, limiters int64) Level {
 	return Level{Left: 1 - float64(r.ResetAfter)/fill, Limiters: limiters}
 }
 
-// note records the level of the bucket at time now. It is called with mu held.
-func (k *Divider) note(now time.Time, l Level) {
+// recordLevel records the level of the bucket at time now. It is called with mu held.
+func (k *Divider) recordLevel(now time.Time, l Level) {
 	k.level, k.levelAt = max(0, min(l.Left, 1))*k.burst, now
 	k.inflow = k.rate / float64(max(l.Limiters, 1))
 }

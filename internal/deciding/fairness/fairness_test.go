@@ -39,7 +39,7 @@ func TestEverybodyStartsWithAWholeCredit(t *testing.T) {
 	}
 }
 
-func TestRetryAfterSuffices(t *testing.T) {
+func TestCharge_RetryAfterSuffices(t *testing.T) {
 	t.Parallel()
 	k, who := contended(epoch), client("192.0.2.1")
 	_, a := spend(k, epoch, who, 1)
@@ -161,12 +161,12 @@ func TestRefundedNewcomerPaysNothing(t *testing.T) {
 }
 
 // A flood of clients that do not come back evicts none that did.
-func TestReturnedClientsStay(t *testing.T) {
+func TestCredits_KeepReturnedClients(t *testing.T) {
 	t.Parallel()
 	c := credits{first: 6}
 	take := func(hash uint64) bool {
 		e, known := c.find(c.clients[:], hash)
-		c.charge(e, hash, 1, 6)
+		c.chargeCredit(e, hash, 1, 6)
 		return known
 	}
 	take(7 << 40)
@@ -181,7 +181,7 @@ func TestReturnedClientsStay(t *testing.T) {
 }
 
 // A name has no network.
-func TestNamesAreClients(t *testing.T) {
+func TestDivider_NamesAreClients(t *testing.T) {
 	t.Parallel()
 	k := contended(epoch)
 	for i := range 100 {
@@ -213,7 +213,7 @@ func TestCostAboveTheCredit(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	a := k.Charge(epoch, who, 1)
-	if want := seconds(45 / k.fair); a.Allowed || a.RetryAfter != want {
+	if want := durationOf(45 / k.fair); a.Allowed || a.RetryAfter != want {
 		t.Errorf("%+v, want RetryAfter %v", a, want)
 	}
 	k.Refund(who, 50, Result{})
@@ -223,7 +223,7 @@ func TestCostAboveTheCredit(t *testing.T) {
 }
 
 // Where the bucket or another limit denies, the client has paid nothing.
-func TestDeniedPaysNothing(t *testing.T) {
+func TestRecordDenied_RefundsTheClient(t *testing.T) {
 	t.Parallel()
 	k, who := contended(epoch), client("192.0.2.1")
 	for range 100 {
@@ -252,7 +252,7 @@ func TestEndsWhenItIsCalm(t *testing.T) {
 }
 
 // A clock that jumps in either direction neither grants a fortune nor starves a client.
-func TestClockJumps(t *testing.T) {
+func TestDivider_ClockJumps(t *testing.T) {
 	t.Parallel()
 	k, who := contended(epoch), client("192.0.2.1")
 	spend(k, epoch, who, 1)
@@ -273,21 +273,21 @@ func TestClockJumps(t *testing.T) {
 
 // Virtual time wraps at 2^32 units: no client is in debt because of it, and no debt is lost
 // sooner than it is paid.
-func TestVirtualTimeWraps(t *testing.T) {
+func TestCredits_VirtualTimeWraps(t *testing.T) {
 	t.Parallel()
 	c := credits{first: 6}
 	const most = 6
 	e, _ := c.find(c.clients[:], 7)
-	c.charge(e, 7, 3, most)
+	c.chargeCredit(e, 7, 3, most)
 	for range 1 << 12 {
 		c.advance(1<<11, most)
-		if left := c.left(e, most); left != most {
+		if left := c.tokensLeft(e, most); left != most {
 			t.Fatalf("%v left at %v", left, c.now)
 		}
 	}
-	c.charge(e, 7, 1e9, most)
+	c.chargeCredit(e, 7, 1e9, most)
 	c.advance(maxCredit-10, most)
-	if left := c.left(e, most); left != -10 {
+	if left := c.tokensLeft(e, most); left != -10 {
 		t.Errorf("%v left of a debt, want -10", left)
 	}
 }
@@ -303,7 +303,7 @@ func TestLevelBetweenAnswers(t *testing.T) {
 	}
 }
 
-func TestDivides(t *testing.T) {
+func TestDivisible(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		spec limit.Spec
@@ -323,7 +323,7 @@ func TestDivides(t *testing.T) {
 }
 
 // For the race detector: all methods at once.
-func TestConcurrentUse(t *testing.T) {
+func TestDivider_ConcurrentUse(t *testing.T) {
 	t.Parallel()
 	k := contended(epoch)
 	var wg sync.WaitGroup
@@ -385,7 +385,7 @@ func TestRefundAfterTheCreditIsAnothers(t *testing.T) {
 	gone := uint64(7) << 40
 	take := func(hash uint64, cost float64) {
 		e, _ := c.find(c.clients[:], hash)
-		c.charge(e, hash, cost, most)
+		c.chargeCredit(e, hash, cost, most)
 	}
 	take(gone, 1)
 	for i := range uint64(ways) { // all of its set

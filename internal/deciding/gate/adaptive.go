@@ -26,8 +26,8 @@ type adaptiveLimit struct {
 	slots    *inFlight            // nil if unbounded: nothing is known yet, or the limit is in shadow mode
 }
 
-// adapt sets the rate of a limit to the rate that its upstream can serve, as far as that is known.
-func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
+// adaptRate sets the rate of a limit to the rate that its upstream can serve, as far as that is known.
+func (st *state) adaptRate(h *keyLimit, l *rules.Limit, now time.Time) {
 	up := st.upstreams.Get(l.Adaptive.Upstream)
 	if up == nil {
 		return
@@ -37,7 +37,7 @@ func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
 		return
 	}
 	h.limit.spec = h.adaptive.bound.Spec(l.Spec, l.Adaptive)
-	h.limit.window = refill(h.limit.spec)
+	h.limit.window = refillTime(h.limit.spec)
 	if !h.limit.shadow {
 		f := rules.InFlight{Limit: h.adaptive.bound.Slots, Lease: upstreamLease, Scope: rules.ScopeInstance}
 		h.adaptive.slots = newInFlight(f, upstreamSpace, h.rule, hottype.ReasonInFlight)
@@ -45,8 +45,8 @@ func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
 	}
 }
 
-// stale reports whether the bound has changed since the limit was made.
-func (h *keyLimit) stale(now time.Time) bool {
+// isStale reports whether the bound has changed since the limit was made.
+func (h *keyLimit) isStale(now time.Time) bool {
 	return h.adaptive != nil && h.adaptive.upstream.Bound(now) != h.adaptive.bound
 }
 
@@ -66,8 +66,8 @@ func (d *decision) findUpstream() {
 	}
 }
 
-// adapts reports whether the limit of key i follows the upstream of the request.
-func (d *decision) adapts(i int) bool {
+// followsUpstream reports whether the limit of key i follows the upstream of the request.
+func (d *decision) followsUpstream(i int) bool {
 	h := d.keys[i].h
 	return h != nil && h.adaptive != nil && h.adaptive.upstream == d.upstream
 }
@@ -79,7 +79,7 @@ func (d *decision) recordUpstream(v *verdict.Verdict) {
 	}
 	hot := false
 	for i := range d.keys {
-		hot = hot || d.adapts(i)
+		hot = hot || d.followsUpstream(i)
 	}
 	switch {
 	case v.Allowed:
@@ -129,10 +129,10 @@ func outcomeOf(status int) adaptive.Outcome {
 // response is not spent by the upstream. The request keeps its other slots until Release.
 func (g *Gate) ResponseStarted(now time.Time, l *verdict.Lease) {
 	for i := range l.Slots {
-		if p := &l.Slots[i]; isUpstream(p) {
+		if p := &l.Slots[i]; isUpstreamSlot(p) {
 			g.slots.release(now, p, l.ID)
 		}
 	}
 }
 
-func isUpstream(p *verdict.Slot) bool { return strings.HasPrefix(p.Name, upstreamSpace) }
+func isUpstreamSlot(p *verdict.Slot) bool { return strings.HasPrefix(p.Name, upstreamSpace) }

@@ -136,7 +136,7 @@ func TestCapOnRequestsInFlight(t *testing.T) {
 }
 
 // The cap is divided among limiters by their demand, and evenly while that is not known.
-func TestCapIsDivided(t *testing.T) {
+func TestAdaptive_DividesTheCap(t *testing.T) {
 	t.Parallel()
 	b := build(t, adaptiveRules, gate.Config{})
 	b.hot("topic?id=42")
@@ -199,7 +199,7 @@ func TestColdRequestsTakePlaces(t *testing.T) {
 	}
 }
 
-func TestReports(t *testing.T) {
+func TestUpstreams_ReportRequests(t *testing.T) {
 	t.Parallel()
 	b := build(t, adaptiveRules, gate.Config{})
 	b.hot("topic?id=42")
@@ -231,7 +231,7 @@ func TestReports(t *testing.T) {
 }
 
 // In shadow mode, and for callers outside, nothing is denied.
-func TestAdaptiveShadow(t *testing.T) {
+func TestAdaptive_DeniesNothingInShadowMode(t *testing.T) {
 	t.Parallel()
 	b := build(t, `
 rules:

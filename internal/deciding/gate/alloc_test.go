@@ -13,7 +13,7 @@ import (
 
 // Not parallel: allocations of other tests would count. Not with the race
 // detector: it makes pools forget at random.
-func TestNothingIsAllocated(t *testing.T) {
+func TestDecide_AllocatesNothing(t *testing.T) {
 	counter := tally.New(tally.Config{Sink: drain{}})
 	for _, tc := range []struct {
 		name, yaml, target string

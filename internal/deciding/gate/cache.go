@@ -17,11 +17,11 @@ func (d *decision) deferCount() func(last *verdict.Verdict) {
 	return func(last *verdict.Verdict) {
 		for i := range keys {
 			k := &keys[i]
-			if k.count(last.Allowed); last.Reason == hottype.ReasonCached && k.counts != nil {
+			if k.countDecision(last.Allowed); last.Reason == hottype.ReasonCached && k.counts != nil {
 				k.counts.Served.Add(1)
 			}
 		}
-		counters.verdict(last)
+		counters.countVerdict(last)
 	}
 }
 
@@ -58,6 +58,6 @@ func (g *Gate) Cacheable(now time.Time, key hottype.Key) bool {
 	if r := st.set.RuleFor(key.Resource()); r == nil || r.Cache == nil {
 		return false
 	}
-	e, _ := g.entry(new(decision), []byte(key))
+	e, _ := g.findHotEntry(new(decision), []byte(key))
 	return e != nil
 }

@@ -21,7 +21,7 @@ type Limit struct {
 // NewLimit returns a limit whose verdicts have name as their Rule. A shadow limit only reports whether it would deny.
 func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
 	st := state{exact: true}
-	b := st.bind(spaceLimit, name, hottype.ReasonOverride, spec, rules.ScopeCluster, rules.FailLocal)
+	b := st.bindLimit(spaceLimit, name, hottype.ReasonOverride, spec, rules.ScopeCluster, rules.FailLocal)
 	b.shadow = shadow
 	l := &Limit{local: b, shared: b}
 	l.local.shared = false
@@ -37,7 +37,7 @@ func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 }
 
 func (g *Gate) takeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v verdict.Verdict) {
-	defer g.finish(&v)
+	defer g.finishVerdict(&v)
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.cost = g.cur.Load(), now, cost
 	v.Allowed, v.Reason, v.Rule, v.Mode = true, hottype.ReasonOverride, l.local.rule, hottype.ModeEnforce
@@ -45,10 +45,10 @@ func (g *Gate) takeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 	if g.shared != nil {
 		b = &l.shared
 	}
-	d.charge(b, -1, false).Subject.Name = subject
+	d.addCharge(b, -1, false).Subject.Name = subject
 	g.take(ctx, d, &v)
 	g.judgeWatched(ctx, d, &v) // for a limit in shadow mode
-	d.counters.verdict(&v)
-	g.end(d)
+	d.counters.countVerdict(&v)
+	g.releaseDecision(d)
 	return v
 }

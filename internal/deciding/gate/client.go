@@ -53,16 +53,16 @@ func (d *decision) limitsClient() bool { return !d.client.IsZero() && !d.clientC
 
 // chargeClient adds the limits of the client: an override's limit, or the windows and slots of its class.
 func (d *decision) chargeClient() {
-	if !d.limitsClient() || d.override.is(rules.ActionExempt) {
+	if !d.limitsClient() || d.override.hasAction(rules.ActionExempt) {
 		return
 	}
-	shadow := d.override.is(rules.ActionShadow)
-	if d.override.is(rules.ActionLimit) {
-		d.charge(d.st.overrideSlot(d.override.Override).clientLimit, -1, false)
+	shadow := d.override.hasAction(rules.ActionShadow)
+	if d.override.hasAction(rules.ActionLimit) {
+		d.addCharge(d.st.overrideSlot(d.override.Override).clientLimit, -1, false)
 	} else {
 		for _, w := range d.class.windows {
 			if w != nil {
-				d.charge(w, -1, shadow)
+				d.addCharge(w, -1, shadow)
 			}
 		}
 	}

@@ -19,9 +19,9 @@ type clientOverride struct {
 	state *overrideState
 }
 
-// clientOverride finds the override of the request's client: of its address, else of its class. If ip.exempt has a
+// findClientOverride finds the override of the request's client: of its address, else of its class. If ip.exempt has a
 // longer prefix of the address than any override, or no override matches it, ip.exempt applies. It does not allocate.
-func (d *decision) clientOverride(of *rules.Overrides, class string) (found clientOverride) {
+func (d *decision) findClientOverride(of *rules.Overrides, class string) (found clientOverride) {
 	st, addr := d.st, d.req.Client.Addr
 	o := of.FindClient(addr, d.now)
 	if d.exemptAddress {
@@ -42,10 +42,10 @@ func (d *decision) clientOverride(of *rules.Overrides, class string) (found clie
 	return found
 }
 
-func (c *clientOverride) is(a rules.Action) bool { return c.Override != nil && c.Action == a }
+func (c *clientOverride) hasAction(a rules.Action) bool { return c.Override != nil && c.Action == a }
 
-// explain makes the override of the client the reason of an allowed request whose keys have no better reason.
-func (c *clientOverride) explain(v *verdict.Verdict) {
+// setReason makes the override of the client the reason of an allowed request whose keys have no better reason.
+func (c *clientOverride) setReason(v *verdict.Verdict) {
 	if v.Reason != hottype.ReasonCold && v.Reason != hottype.ReasonNoRule {
 		return
 	}

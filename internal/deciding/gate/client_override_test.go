@@ -175,7 +175,7 @@ func TestExemptClientNeedsNoPlace(t *testing.T) {
 
 // A request that is part of one whose client was charged takes nothing of the client's windows; blocks of the client
 // hold for it, and it is counted as the client's.
-func TestClientChargedAlready(t *testing.T) {
+func TestDecide_ClientChargedAlready(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"cluster", "instance"} {
 		window := "fixed: {limit: 2, window: 1s"

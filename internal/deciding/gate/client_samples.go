@@ -55,25 +55,25 @@ type sampledRequest struct {
 	key    hottype.Key
 }
 
-func (c *clientSamples) sample(d *decision, v *verdict.Verdict) {
+func (c *clientSamples) sampleRequest(d *decision, v *verdict.Verdict) {
 	if !c.on.Load() {
 		return
 	}
 	for i := range d.matches {
-		if key := d.matches[i].Key; len(key) > canon.ShortPart && len(key) <= longKeyBytes && c.long.due(d.now) {
+		if key := d.matches[i].Key; len(key) > canon.ShortPart && len(key) <= longKeyBytes && c.long.isDue(d.now) {
 			c.long.add(sampledRequest{at: d.now, key: hottype.Key(key)}) // a copy
 		}
 	}
 	if d.client.IsZero() {
 		return
 	}
-	if c.all.due(d.now) {
+	if c.all.isDue(d.now) {
 		c.all.add(sampledRequest{at: d.now, client: d.client, class: v.Class})
 	}
 	if v.Allowed || !d.deniesClient(v) {
 		return
 	}
-	if c.denials.Add(1); c.denied.due(d.now) {
+	if c.denials.Add(1); c.denied.isDue(d.now) {
 		key := v.Key
 		if len(key) > sampledKeyBytes {
 			key = hottype.Key(key.Resource()[:min(len(key.Resource()), sampledKeyBytes)])
@@ -91,8 +91,8 @@ func (d *decision) deniesClient(v *verdict.Verdict) bool {
 	return v.Reason.Info().OfClient || v.Reason == hottype.ReasonFair
 }
 
-// due reports whether to sample the caller's request. A clock that was set back does not end the sampling.
-func (r *clientRing) due(now time.Time) bool {
+// isDue reports whether to sample the caller's request. A clock that was set back does not end the sampling.
+func (r *clientRing) isDue(now time.Time) bool {
 	at, next := now.UnixNano(), r.next.Load()
 	return (at >= next || next-at > int64(r.every)) && r.next.CompareAndSwap(next, at+int64(r.every))
 }
@@ -108,8 +108,8 @@ func (r *clientRing) add(s sampledRequest) {
 	r.list[r.at], r.at = s, (r.at+1)%sampledRequests
 }
 
-// recent returns the samples of the last minute.
-func (r *clientRing) recent(now time.Time) []sampledRequest {
+// recentSamples returns the samples of the last minute.
+func (r *clientRing) recentSamples(now time.Time) []sampledRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.list), func(s sampledRequest) bool { return now.Sub(s.at) > sampleAge })
@@ -123,7 +123,7 @@ func (c *clientSamples) report(now time.Time, r *report.Limiter) {
 		class  string
 	}
 	counts := map[name]uint64{}
-	for _, s := range c.all.recent(now) {
+	for _, s := range c.all.recentSamples(now) {
 		counts[name{s.client, s.class}]++
 	}
 	for of, n := range counts {
@@ -133,8 +133,8 @@ func (c *clientSamples) report(now time.Time, r *report.Limiter) {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Client, b.Client), strings.Compare(a.Class, b.Class))
 	})
 	r.ClientDenials = c.denials.Load()
-	r.DeniedClients, r.DeniedSampled = deniedClients(c.denied.recent(now))
-	r.LongKeys = longKeys(c.long.recent(now))
+	r.DeniedClients, r.DeniedSampled = deniedClients(c.denied.recentSamples(now))
+	r.LongKeys = longKeys(c.long.recentSamples(now))
 }
 
 // longKeys returns the keys of samples whose metric name is a hash, most frequent first, as many as a report may have.
@@ -178,7 +178,7 @@ func deniedClients(list []sampledRequest) (found []report.DeniedClient, sampled 
 		counted[i].keys.add(string(s.key))
 	}
 	for i := range found {
-		found[i].Reasons, found[i].Keys = counted[i].reasons.top(), counted[i].keys.top()
+		found[i].Reasons, found[i].Keys = counted[i].reasons.heaviestNames(), counted[i].keys.heaviestNames()
 	}
 	slices.SortFunc(found, func(a, b report.DeniedClient) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Client, b.Client))

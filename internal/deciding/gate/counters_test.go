@@ -16,7 +16,7 @@ import (
 )
 
 // Each verdict counts under its reason and its other properties; all shards of the counters are summed.
-func TestEachVerdictCounts(t *testing.T) {
+func TestStats_CountEachVerdict(t *testing.T) {
 	t.Parallel()
 	for reason := range hottype.Reasons() {
 		for _, v := range []verdict.Verdict{
@@ -45,7 +45,7 @@ func TestEachVerdictCounts(t *testing.T) {
 			}
 			g := New(Config{})
 			for range shards {
-				g.stats.shard().verdict(&v)
+				g.stats.nextShard().countVerdict(&v)
 			}
 			if got := g.Stats(); !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v: %+v, want %+v", v, got, want)
@@ -177,16 +177,16 @@ func TestBoundsOfARememberedDenial(t *testing.T) {
 		d := decision{g: g}
 		d.now = now
 		var gr chargeGroup
-		c := gr.add(chargeMeta{key: -1, memory: g.denials.memory("k")})
+		c := gr.add(chargeMeta{key: -1, memory: g.denials.memoryOf("k")})
 		c.Spec, c.Subject = spec, limit.Subject{Space: "hot", Name: "k"}
 		gr.results[0] = limit.Result{Limit: 3, RetryAfter: retry, ResetAfter: 2 * retry}
-		g.denials.slot("k").last.Store(nil)
-		d.remember(&gr)
-		m := g.denials.memory("k")
+		g.denials.slotOf("k").last.Store(nil)
+		d.storeDenials(&gr)
+		m := g.denials.memoryOf("k")
 		return &m
 	}
 	at := func(m *memory, d time.Duration) bool {
-		return m.denial(now.Add(d).UnixNano(), "hot", "k", &spec) != nil
+		return m.findDenial(now.Add(d).UnixNano(), "hot", "k", &spec) != nil
 	}
 	for retry, want := range map[time.Duration]bool{
 		time.Millisecond: true, time.Millisecond - 1: false, time.Hour: true, hottype.Never: false,
@@ -201,18 +201,19 @@ func TestBoundsOfARememberedDenial(t *testing.T) {
 			t.Errorf("%v later: %v", d, got)
 		}
 	}
-	if last := m.denial(now.UnixNano(), "hot", "k", &spec); last.limit != 3 ||
+	if last := m.findDenial(now.UnixNano(), "hot", "k", &spec); last.limit != 3 ||
 		last.reset != now.Add(2*time.Second).UnixNano() || last.until != now.Add(time.Second).UnixNano() {
 		t.Errorf("%+v", last)
 	}
 	other := spec
 	other.Limit++
-	if m.denial(now.UnixNano(), "cold", "k", &spec) != nil || m.denial(now.UnixNano(), "hot", "j", &spec) != nil ||
-		m.denial(now.UnixNano(), "hot", "k", &other) != nil {
+	if m.findDenial(now.UnixNano(), "cold", "k", &spec) != nil ||
+		m.findDenial(now.UnixNano(), "hot", "j", &spec) != nil ||
+		m.findDenial(now.UnixNano(), "hot", "k", &other) != nil {
 		t.Error("a denial of another limit")
 	}
-	g.denials.refund("k")
-	after := g.denials.memory("k")
+	g.denials.invalidateDenials("k")
+	after := g.denials.memoryOf("k")
 	if !at(m, 0) || at(&after, 0) {
 		t.Error("a refund leaves the denial, for requests that begin after it")
 	}
@@ -241,7 +242,7 @@ func TestOneRequestIn16IsSampled(t *testing.T) {
 	d.matches = []rules.Match{{Rule: &rules.Rule{Name: "topic"}, Key: []byte("topic?id=00")}}
 	d.st, d.req = g.cur.Load(), &hottype.Request{Method: "GET", Target: "/topic?id=00"}
 	for i := range 40 {
-		g.sample(d, &verdict.Verdict{})
+		g.sampleKeys(d, &verdict.Verdict{})
 		if want := uint64(i/16 + 1); k.seen != want {
 			t.Errorf("after %d requests %d are sampled, want %d", i+1, k.seen, want)
 		}

@@ -34,7 +34,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 
 	// Blocks and exemptions need no limit. Otherwise each limit adds its charges, and take takes all of them or none.
 	// Requests that a response cache may answer are not charged to their keys.
-	if !d.overridden(v) {
+	if !d.decideWithoutLimit(v) {
 		if !d.exempt && !d.keysOnly && (d.class.local == nil || !d.takeWindows(v)) {
 			d.chargeClient() // client.go
 		}
@@ -48,51 +48,51 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 			v.Cache = nil
 		}
 	}
-	if v.Allowed && d.longPath && !d.aside && !d.override.is(rules.ActionExempt) {
+	if v.Allowed && d.longPath && !d.aside && !d.override.hasAction(rules.ActionExempt) {
 		denyLongPath(v)
 	}
 	if v.Allowed {
-		g.allow(d, v)
+		g.allowRequest(d, v)
 	}
 
 	// The verdict is known. Limits that only count are judged now (watch.go), and statistics recorded.
 	if d.st.shadow != nil {
 		d.watchOverrides(v)
 	}
-	if !d.watched.empty() {
+	if !d.watched.isEmpty() {
 		g.judgeWatched(ctx, d, v)
 	}
 	if d.hasRefund && v.Allowed {
-		d.refundable(v) // refund.go
+		d.setRefund(v) // refund.go
 	}
-	g.record(d, v)
+	g.recordDecision(d, v)
 }
 
-// overridden decides about requests that need no limit: invalid requests, and requests that an override or ip.exempt
-// blocks or exempts. An override of the client precedes ip.exempt.
-func (d *decision) overridden(v *verdict.Verdict) bool {
+// decideWithoutLimit decides about requests that need no limit: invalid requests, and requests that an override or
+// ip.exempt blocks or exempts. An override of the client precedes ip.exempt.
+func (d *decision) decideWithoutLimit(v *verdict.Verdict) bool {
 	if d.req.Cost < 0 {
 		d.aside = true
-		deny(v, hottype.ReasonBlocked, RuleCost, hottype.Never)
+		denyRequest(v, hottype.ReasonBlocked, RuleCost, hottype.Never)
 		return true
 	}
 	if addr := d.req.Client.Addr; d.st.exempt != nil && addr.IsValid() {
 		d.exemptAddress = d.st.exempt.Lookup(addr)
 	}
 	if d.st.clients != nil {
-		d.override = d.clientOverride(d.st.clients, v.Class)
+		d.override = d.findClientOverride(d.st.clients, v.Class)
 	}
 	switch {
-	case d.override.is(rules.ActionBlock):
+	case d.override.hasAction(rules.ActionBlock):
 		d.aside = true
-		deny(v, hottype.ReasonBlocked, d.override.state.id, d.timeUntil(d.override.Until))
+		denyRequest(v, hottype.ReasonBlocked, d.override.state.id, d.timeUntil(d.override.Until))
 		v.Key = d.keyFor(-1)
 	case d.override.Override == nil && d.exemptAddress:
 		d.aside, v.Reason, v.Rule = true, hottype.ReasonExempt, RuleExempt
 	case d.blocked > 0:
 		k := &d.keys[d.blocked-1]
-		deny(v, k.h.limit.reason, k.h.rule, d.timeUntil(k.h.until))
-		v.Key, k.denied = d.name(d.blocked-1), true
+		denyRequest(v, k.h.limit.reason, k.h.rule, d.timeUntil(k.h.until))
+		v.Key, k.denied = d.keyName(d.blocked-1), true
 	default:
 		return false
 	}
@@ -103,7 +103,7 @@ func (d *decision) overridden(v *verdict.Verdict) bool {
 // evaluated. Blocks and windows of its client precede it, and the windows stay charged, because they need no path.
 func denyLongPath(v *verdict.Verdict) {
 	*v = verdict.Verdict{Verdict: hottype.Verdict{Class: v.Class, Mode: hottype.ModeEnforce}}
-	deny(v, hottype.ReasonMalformed, RulePath, hottype.Never)
+	denyRequest(v, hottype.ReasonMalformed, RulePath, hottype.Never)
 }
 
 // take takes all charges of the request, or none: if a later step denies, the charges already taken are refunded in
@@ -114,19 +114,19 @@ func (g *Gate) take(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 		return false
 	case d.hasFair && !d.chargeFair(v): // fair.go
 	case len(d.slots) > 0 && !g.acquireSlots(ctx, d, v): // in_flight.go
-	case !d.local.empty() && !g.takeInProcess(ctx, d, v, g.cfg.Local, &d.local, 0): // stores.go
-	case !d.async.empty() && !g.takeAsync(ctx, d, v):
-	case !d.shared.empty() && !g.takeShared(ctx, d, v):
+	case !d.local.isEmpty() && !g.takeInProcess(ctx, d, v, g.cfg.Local, &d.local, 0): // stores.go
+	case !d.async.isEmpty() && !g.takeAsync(ctx, d, v):
+	case !d.shared.isEmpty() && !g.takeShared(ctx, d, v):
 	default:
-		d.report(v)
+		d.reportLimits(v)
 		if d.hasFair {
 			d.recordAllowed()
 		}
 		return true
 	}
-	g.refund(d, g.cfg.Local, &d.fallback)
-	g.refund(d, g.cfg.Async, &d.async)
-	g.refund(d, g.cfg.Local, &d.local)
+	g.refundGroup(d, g.cfg.Local, &d.fallback)
+	g.refundGroup(d, g.cfg.Async, &d.async)
+	g.refundGroup(d, g.cfg.Local, &d.local)
 	if d.lease != nil {
 		g.Release(d.now, d.lease)
 	}
@@ -141,7 +141,7 @@ func (g *Gate) take(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 // refunded.
 func (g *Gate) takeShared(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	gr := &d.shared
-	for !gr.empty() {
+	for !gr.isEmpty() {
 		ok, err := g.shared.Take(ctx, &d.call, d.now, gr.charges, gr.results)
 		if err == nil && ok {
 			g.chargeFallback(ctx, d)
@@ -158,16 +158,16 @@ func (g *Gate) takeShared(ctx context.Context, d *decision, v *verdict.Verdict) 
 		before := len(d.fallback.charges)
 		if !g.failOver(d, v, gr, 0, failed, &d.fallback) || len(d.fallback.charges) > before &&
 			!g.takeInProcess(ctx, d, v, g.cfg.Local, &d.fallback, before) {
-			d.fallback.cut(before)
+			d.fallback.truncateTo(before)
 			return false
 		}
 	}
 	return true
 }
 
-// allow completes the verdict of an allowed request. Its reason is the reason of the first key that was more than cold,
-// else the reason of an override of the client.
-func (g *Gate) allow(d *decision, v *verdict.Verdict) {
+// allowRequest completes the verdict of an allowed request. Its reason is the reason of the first key that was more
+// than cold, else the reason of an override of the client.
+func (g *Gate) allowRequest(d *decision, v *verdict.Verdict) {
 	v.Lease = d.lease
 	if !d.aside {
 		for i := range d.keys {
@@ -184,23 +184,23 @@ func (g *Gate) allow(d *decision, v *verdict.Verdict) {
 			}
 		}
 		if d.override.Override != nil && !d.keysOnly {
-			d.override.explain(v)
+			d.override.setReason(v)
 		}
 	}
 	for i := range d.keys {
 		if d.keys[i].reason != hottype.ReasonCold {
-			v.Key = d.name(i)
+			v.Key = d.keyName(i)
 			return
 		}
 	}
 	if g.cfg.ColdKeys && len(d.keys) > 0 {
-		v.Key = d.name(0)
+		v.Key = d.keyName(0)
 	}
 }
 
-// record counts a decision. A request that a response cache may answer is counted later, when its last verdict is
-// known, and never twice.
-func (g *Gate) record(d *decision, v *verdict.Verdict) {
+// recordDecision counts a decision. A request that a response cache may answer is counted later, when its last verdict
+// is known, and never twice.
+func (g *Gate) recordDecision(d *decision, v *verdict.Verdict) {
 	if d.upstream != nil {
 		d.recordUpstream(v)
 	}
@@ -213,14 +213,14 @@ func (g *Gate) record(d *decision, v *verdict.Verdict) {
 	if v.Cache == nil {
 		for i := range d.keys {
 			if k := &d.keys[i]; k.denied || v.Allowed && !d.aside {
-				k.count(v.Allowed)
+				k.countDecision(v.Allowed)
 			}
 		}
-		d.counters.verdict(v)
+		d.counters.countVerdict(v)
 	}
 	if v.Hot {
-		g.sample(d, v)
+		g.sampleKeys(d, v)
 	}
-	g.clients.sample(d, v)
+	g.clients.sampleRequest(d, v)
 	g.traces.record(d, v)
 }

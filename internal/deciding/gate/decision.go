@@ -78,7 +78,7 @@ type requestKey struct {
 	share  fairness.Result
 }
 
-func (k *requestKey) count(allowed bool) {
+func (k *requestKey) countDecision(allowed bool) {
 	if k.counts == nil {
 		return
 	}
@@ -107,16 +107,16 @@ type chargeMeta struct {
 // add adds a charge, which the caller fills in because it is too large to be copied.
 func (gr *chargeGroup) add(m chargeMeta) *limit.Charge {
 	n := len(gr.charges)
-	gr.charges = slices.Grow(gr.charges, 1)[:n+1] // zero, as cut leaves it
+	gr.charges = slices.Grow(gr.charges, 1)[:n+1] // zero, as truncateTo leaves it
 	gr.results = append(gr.results, limit.Result{})
 	gr.meta = append(gr.meta, m)
 	return &gr.charges[n]
 }
 
-func (gr *chargeGroup) empty() bool { return len(gr.charges) == 0 }
+func (gr *chargeGroup) isEmpty() bool { return len(gr.charges) == 0 }
 
-// cut keeps the first n charges and clears the others, so that their strings are not retained.
-func (gr *chargeGroup) cut(n int) {
+// truncateTo keeps the first n charges and clears the others, so that their strings are not retained.
+func (gr *chargeGroup) truncateTo(n int) {
 	clear(gr.charges[n:])
 	clear(gr.meta[n:])
 	gr.charges, gr.results, gr.meta = gr.charges[:n], gr.results[:n], gr.meta[:n]
@@ -135,15 +135,15 @@ func (d *decision) reset() {
 	clear(d.slots)
 	d.slots = d.slots[:0]
 	for _, gr := range []*chargeGroup{&d.local, &d.async, &d.shared, &d.fallback, &d.watched} {
-		if gr.taken = false; !gr.empty() {
-			gr.cut(0)
+		if gr.taken = false; !gr.isEmpty() {
+			gr.truncateTo(0)
 		}
 	}
 }
 
-// charge adds a charge of a key, or of the client if key is -1, to the group of the store that keeps the limit. With
+// addCharge adds a charge of a key, or of the client if key is -1, to the group of the store that keeps the limit. With
 // shadow it goes to the charges that only count (watch.go).
-func (d *decision) charge(b *boundLimit, key int, shadow bool) *limit.Charge {
+func (d *decision) addCharge(b *boundLimit, key int, shadow bool) *limit.Charge {
 	gr := &d.local
 	switch {
 	case shadow || b.shadow:
@@ -157,10 +157,10 @@ func (d *decision) charge(b *boundLimit, key int, shadow bool) *limit.Charge {
 	c := gr.add(chargeMeta{boundLimit: b, key: key})
 	c.Spec, c.Cost, c.Subject.Space = b.spec, d.cost, b.space
 	if gr == &d.watched && (b.shared || b.async) {
-		c.Spec = fallbackSpec(b.spec, d.g.processes())
+		c.Spec = fallbackSpec(b.spec, d.g.processCount())
 	}
 	if key >= 0 {
-		c.Subject.Name = string(d.name(key))
+		c.Subject.Name = string(d.keyName(key))
 	} else {
 		c.Subject.Client = d.client
 	}
@@ -184,12 +184,12 @@ func (d *decision) chargeKey(i int, k *requestKey) {
 	if !h.limited {
 		return
 	}
-	if d.releases && d.adapts(i) && h.adaptive.slots != nil {
+	if d.releases && d.followsUpstream(i) && h.adaptive.slots != nil {
 		d.needSlot(h.adaptive.slots, i)
 	}
 	k.fair, d.hasFair = h.fair, d.hasFair || h.fair != nil
 	d.hasRefund = d.hasRefund || h.refund != nil
-	d.charge(&h.limit, i, false)
+	d.addCharge(&h.limit, i, false)
 }
 
 // needSlot adds a slot of requests in flight, of a key or of the client if key is -1.
@@ -197,8 +197,8 @@ func (d *decision) needSlot(f *inFlight, key int) {
 	d.slots, d.charged = append(d.slots, slotRequest{inFlight: f, key: key}), true
 }
 
-// name returns the key of a match as a string. It allocates if neither a hot entry nor an override has the string.
-func (d *decision) name(i int) hottype.Key {
+// keyName returns the key of a match as a string. It allocates if neither a hot entry nor an override has the string.
+func (d *decision) keyName(i int) hottype.Key {
 	k := &d.keys[i]
 	if k.name == "" {
 		k.name = hottype.Key(d.matches[i].Key)

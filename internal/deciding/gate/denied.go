@@ -46,12 +46,12 @@ type denial struct {
 	refunds          uint64 // deniedSlot.refunds before the call of the store
 }
 
-func (ds *denialCache) slot(name string) *deniedSlot {
+func (ds *denialCache) slotOf(name string) *deniedSlot {
 	return &ds.slots[maphash.String(ds.seed, name)%deniedSlots]
 }
 
-// refund invalidates the denials of a name.
-func (ds *denialCache) refund(name string) { ds.slot(name).refunds.Add(1) }
+// invalidateDenials invalidates the denials of a name.
+func (ds *denialCache) invalidateDenials(name string) { ds.slotOf(name).refunds.Add(1) }
 
 // memory holds the slot in which denials of one charge are remembered, and the number of refunds before the charge. The
 // zero value remembers nothing.
@@ -60,14 +60,14 @@ type memory struct {
 	refunds uint64
 }
 
-func (ds *denialCache) memory(name string) memory {
-	slot := ds.slot(name)
+func (ds *denialCache) memoryOf(name string) memory {
+	slot := ds.slotOf(name)
 	return memory{slot, slot.refunds.Load()}
 }
 
-// denial returns the remembered denial if it still holds at time now, in unix nanoseconds, for this name and limit, or
-// nil.
-func (m *memory) denial(now int64, space, name string, spec *limit.Spec) *denial {
+// findDenial returns the remembered denial if it still holds at time now, in unix nanoseconds, for this name and limit,
+// or nil.
+func (m *memory) findDenial(now int64, space, name string, spec *limit.Spec) *denial {
 	last := m.slot.last.Load()
 	if last == nil || last.refunds != m.refunds || now < last.at || now >= last.until ||
 		last.name != name || last.space != space || last.spec != *spec {
@@ -84,9 +84,9 @@ func (g *Gate) deniedBefore(d *decision, v *verdict.Verdict) bool {
 		if p.key < 0 || p.upstream != nil {
 			continue
 		}
-		name := string(d.name(p.key))
-		p.memory = g.denials.memory(name)
-		if last := p.memory.denial(now, p.space, name, new(limit.Spec)); last != nil {
+		name := string(d.keyName(p.key))
+		p.memory = g.denials.memoryOf(name)
+		if last := p.memory.findDenial(now, p.space, name, new(limit.Spec)); last != nil {
 			return d.denyAgain(v, &p.denial, p.key, last)
 		}
 	}
@@ -103,9 +103,9 @@ func (g *Gate) keyDeniedBefore(d *decision, v *verdict.Verdict) bool {
 	if h == nil || !h.limited {
 		return false
 	}
-	name := string(d.name(0))
-	m := g.denials.memory(name)
-	last := m.denial(d.now.UnixNano(), h.limit.space, name, &h.limit.spec)
+	name := string(d.keyName(0))
+	m := g.denials.memoryOf(name)
+	last := m.findDenial(d.now.UnixNano(), h.limit.space, name, &h.limit.spec)
 	return last != nil && d.denyAgain(v, &h.limit, 0, last)
 }
 
@@ -115,8 +115,8 @@ func (g *Gate) groupDeniedBefore(d *decision, v *verdict.Verdict, gr *chargeGrou
 		if s.Name == "" || len(s.Name) > maxDeniedName {
 			continue
 		}
-		m.memory = g.denials.memory(s.Name)
-		if last := m.memory.denial(d.now.UnixNano(), s.Space, s.Name, &gr.charges[i].Spec); last != nil {
+		m.memory = g.denials.memoryOf(s.Name)
+		if last := m.memory.findDenial(d.now.UnixNano(), s.Space, s.Name, &gr.charges[i].Spec); last != nil {
 			return d.denyAgain(v, m.boundLimit, m.key, last)
 		}
 	}
@@ -131,17 +131,17 @@ func (d *decision) denyAgain(v *verdict.Verdict, t *boundLimit, key int, last *d
 	return true
 }
 
-// remember keeps the denials among the results of a group.
-func (d *decision) remember(gr *chargeGroup) {
+// storeDenials keeps the denials among the results of a group.
+func (d *decision) storeDenials(gr *chargeGroup) {
 	for i := range gr.results {
 		if r := &gr.results[i]; !r.Allowed && r.RetryAfter >= minDenial {
 			c := &gr.charges[i]
-			gr.meta[i].memory.keep(d.now.UnixNano(), c.Subject.Space, c.Subject.Name, c.Spec, r)
+			gr.meta[i].memory.storeDenial(d.now.UnixNano(), c.Subject.Space, c.Subject.Name, c.Spec, r)
 		}
 	}
 }
 
-func (m *memory) keep(now int64, space, name string, spec limit.Spec, r *limit.Result) {
+func (m *memory) storeDenial(now int64, space, name string, spec limit.Spec, r *limit.Result) {
 	if m.slot != nil {
 		m.slot.last.Store(&denial{
 			space: space, name: name, spec: spec, limit: r.Limit, refunds: m.refunds,

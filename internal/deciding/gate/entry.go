@@ -33,12 +33,12 @@ func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) 
 // releases the lease of the verdict and reports the status of the response; only then do limits of requests in flight
 // apply.
 func (g *Gate) Begin(ctx context.Context, now time.Time, req *hottype.Request, releases bool) (v verdict.Verdict) {
-	defer g.finish(&v)
-	d := g.begin(now, req)
+	defer g.finishVerdict(&v)
+	d := g.beginDecision(now, req)
 	d.releases = releases
-	g.count(d)
+	g.countRequest(d)
 	g.decide(ctx, d, &v)
-	g.end(d)
+	g.releaseDecision(d)
 	return v
 }
 
@@ -68,12 +68,12 @@ func (g *Gate) DecideKeysForGateway(ctx context.Context, now time.Time, req *hot
 // decideInTime decides, and denies a request that would have to wait longer than its gateway waits.
 func (g *Gate) decideInTime(ctx context.Context, now time.Time, req *hottype.Request,
 	clientCharged bool) (v verdict.Verdict) {
-	defer g.finish(&v)
-	d := g.begin(now, req)
+	defer g.finishVerdict(&v)
+	d := g.beginDecision(now, req)
 	d.clientCharged = clientCharged
-	g.count(d)
+	g.countRequest(d)
 	g.decide(ctx, d, &v)
-	g.end(d)
+	g.releaseDecision(d)
 	if v.Wait <= 0 {
 		return v
 	}
@@ -93,39 +93,39 @@ func (g *Gate) decideInTime(ctx context.Context, now time.Time, req *hottype.Req
 // charges stay if the keys deny. count is nil if Verdict.Cache is nil.
 func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (v verdict.Verdict,
 	count func(last *verdict.Verdict)) {
-	defer g.finish(&v)
-	d := g.begin(now, req)
+	defer g.finishVerdict(&v)
+	d := g.beginDecision(now, req)
 	d.mayCache, d.releases = true, true
-	g.count(d)
+	g.countRequest(d)
 	g.decide(ctx, d, &v)
 	if v.Cache != nil {
 		count = d.deferCount()
 	}
-	g.end(d)
+	g.releaseDecision(d)
 	return v, count
 }
 
 // ChargeKeys decides by the limits of its keys alone whether a request that DecideForCache left to a response cache may
 // go to the upstream. It counts neither the request nor the verdict.
 func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v verdict.Verdict) {
-	defer g.finish(&v)
-	d := g.begin(now, req)
+	defer g.finishVerdict(&v)
+	d := g.beginDecision(now, req)
 	d.keysOnly, d.releases = true, true
 	g.decide(ctx, d, &v)
-	g.end(d)
+	g.releaseDecision(d)
 	return v
 }
 
 // Count counts the request under its keys without deciding.
 func (g *Gate) Count(now time.Time, req *hottype.Request) {
-	d := g.begin(now, req)
-	g.count(d)
-	g.end(d)
+	d := g.beginDecision(now, req)
+	g.countRequest(d)
+	g.releaseDecision(d)
 }
 
-// begin takes a decision from the pool and matches the request. A panic before end leaves the decision to the garbage
-// collector, which is fine.
-func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
+// beginDecision takes a decision from the pool and matches the request. A panic before releaseDecision leaves the
+// decision to the garbage collector, which is fine.
+func (g *Gate) beginDecision(now time.Time, req *hottype.Request) *decision {
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.req, d.cost = g.cur.Load(), now, req, max(req.Cost, 1)
 	d.client = d.st.set.IP.ClientOf(req.Client)
@@ -134,12 +134,12 @@ func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
 	return d
 }
 
-func (g *Gate) end(d *decision) {
+func (g *Gate) releaseDecision(d *decision) {
 	d.reset()
 	g.decisions.Put(d)
 }
 
-func (g *Gate) count(d *decision) {
+func (g *Gate) countRequest(d *decision) {
 	second := d.now.Unix()
 	for i := range d.matches {
 		m := &d.matches[i]
@@ -153,9 +153,9 @@ func (g *Gate) count(d *decision) {
 	}
 }
 
-// finish turns a panic into a verdict that lets the request pass. It prolongs the wait of a denial by a random part of
-// Config.RetryJitter, so that clients that are denied together do not retry together.
-func (g *Gate) finish(v *verdict.Verdict) {
+// finishVerdict turns a panic into a verdict that lets the request pass. It prolongs the wait of a denial by a random
+// part of Config.RetryJitter, so that clients that are denied together do not retry together.
+func (g *Gate) finishVerdict(v *verdict.Verdict) {
 	if p := recover(); p != nil {
 		*v = g.Panicked(p)
 	} else if !v.Allowed && g.cfg.RetryJitter > 0 {

@@ -34,16 +34,16 @@ func TestTopNamesTape(t *testing.T) {
 			t.Fatalf("%v", h)
 		}
 		h.add("other")
-		top := h.top()
+		top := h.heaviestNames()
 		if len(top) != 5 || top[0] != (report.NameCount{Name: "n03", N: 24}) ||
 			top[4] != (report.NameCount{Name: "n23", N: 20}) {
 			t.Fatalf("%v", top)
 		}
-		h.halve()
+		h.halveCounts()
 		if h["n03"] != 12 || h["n02"] != 11 || h["new"] != 1 || h["n06"] != 1 {
 			t.Fatalf("%v", h)
 		}
-		h.halve()
+		h.halveCounts()
 		if _, known := h["new"]; known || h["n03"] != 6 {
 			t.Fatalf("%v", h)
 		}
@@ -131,14 +131,14 @@ func TestRefillOfALimit(t *testing.T) {
 		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: math.MaxInt64, Burst: 1 << 40}, math.MaxInt64},
 		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: 1 << 31, Burst: 1 << 33}, math.MaxInt64},
 	} {
-		if got := refill(c.spec); got != c.want {
+		if got := refillTime(c.spec); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.spec, got, c.want)
 		}
 	}
 }
 
 // Each state has a number of its own, by which a memoised limit of an older state is recognised.
-func TestStatesAreNumbered(t *testing.T) {
+func TestNewState_NumbersStates(t *testing.T) {
 	t.Parallel()
 	g := New(Config{})
 	var old *state

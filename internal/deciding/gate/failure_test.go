@@ -39,7 +39,7 @@ func broken(t *testing.T, store gate.SharedStore, log *slog.Logger) *bundle {
 	return b
 }
 
-func TestPolicies(t *testing.T) {
+func TestDecide_FailurePolicies(t *testing.T) {
 	t.Parallel()
 	b := broken(t, newUnreliable(failing), nil)
 	for i := range 10 {
@@ -80,7 +80,7 @@ func TestPanicsOpenTheBreaker(t *testing.T) {
 }
 
 // The share of a bucket refills at a share of the rate.
-func TestLocalShareRefills(t *testing.T) {
+func TestFallback_RefillsAtAShare(t *testing.T) {
 	t.Parallel()
 	b := broken(t, newUnreliable(failing), nil)
 	admitted := 0

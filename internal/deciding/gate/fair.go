@@ -12,9 +12,9 @@ type fairShare struct {
 	header string // header that names the client, or "" if its address does
 }
 
-// divide divides the limit of a key among clients if fair is set. A key that had the same limit before keeps the
+// divideLimit divides the limit of a key among clients if fair is set. A key that had the same limit before keeps the
 // credits of its clients.
-func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
+func (h *keyLimit) divideLimit(fair bool, header string, before *keyLimit) {
 	if !fair || !h.limited || h.limit.shadow || !fairness.Divisible(h.limit.spec) {
 		return
 	}
@@ -25,10 +25,10 @@ func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
 	h.fair = &fairShare{fairness.NewDivider(h.limit.spec), header}
 }
 
-// client returns the client of a request, as the rule names clients. If the header has several lines the address
+// clientOf returns the client of a request, as the rule names clients. If the header has several lines the address
 // counts: with a new first line in each request, and its own name in the last, a client would have a share for each
 // request.
-func (f *fairShare) client(d *decision) hottype.Client {
+func (f *fairShare) clientOf(d *decision) hottype.Client {
 	if f.header != "" {
 		if name, several := hottype.HeaderLine(d.req.Header, f.header); name != "" && !several {
 			return hottype.Client{Name: name}
@@ -44,7 +44,7 @@ func (d *decision) chargeFair(v *verdict.Verdict) bool {
 		if k.fair == nil {
 			continue
 		}
-		if k.share = k.fair.key.Charge(d.now, k.fair.client(d), d.cost); k.share.Allowed {
+		if k.share = k.fair.key.Charge(d.now, k.fair.clientOf(d), d.cost); k.share.Allowed {
 			continue
 		}
 		d.denyKey(v, &k.h.limit, i, k.share.RetryAfter)
@@ -58,7 +58,7 @@ func (d *decision) chargeFair(v *verdict.Verdict) bool {
 func (d *decision) refundFair() {
 	for i := range d.keys {
 		if k := &d.keys[i]; k.share.Charged {
-			k.fair.key.Refund(k.fair.client(d), d.cost, k.share)
+			k.fair.key.Refund(k.fair.clientOf(d), d.cost, k.share)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (d *decision) recordAllowed() {
 	for _, gr := range []*chargeGroup{&d.local, &d.fallback, &d.shared} {
 		for i, m := range gr.meta {
 			if m.key >= 0 && d.keys[m.key].fair != nil {
-				d.keys[m.key].fair.key.RecordAllowed(d.now, d.level(gr, i))
+				d.keys[m.key].fair.key.RecordAllowed(d.now, d.levelOf(gr, i))
 			}
 		}
 	}
@@ -83,15 +83,15 @@ func (d *decision) recordDenied(gr *chargeGroup) {
 			continue
 		}
 		k := &d.keys[m.key]
-		k.fair.key.RecordDenied(d.now, d.level(gr, i), k.fair.client(d), d.cost, k.share)
+		k.fair.key.RecordDenied(d.now, d.levelOf(gr, i), k.fair.clientOf(d), d.cost, k.share)
 		k.share.Charged = false
 	}
 }
 
-func (d *decision) level(gr *chargeGroup, i int) fairness.Level {
+func (d *decision) levelOf(gr *chargeGroup, i int) fairness.Level {
 	limiters := int64(1)
 	if gr == &d.shared {
-		limiters = d.g.processes()
+		limiters = d.g.processCount()
 	}
 	return fairness.LevelOf(&gr.charges[i].Spec, &gr.results[i], limiters)
 }

@@ -78,7 +78,7 @@ func TestFairGates(t *testing.T) {
 }
 
 // While the store is away, each limiter shares out its part of the limit.
-func TestFairWithoutStore(t *testing.T) {
+func TestFair_WithoutTheStore(t *testing.T) {
 	t.Parallel()
 	light, admitted := readers(fairGates(t, 2, "", newUnreliable(failing)))
 	if light < 0.9 || admitted < 3900 || admitted > 4030 {
@@ -99,7 +99,7 @@ func (b *bundle) flood(t *testing.T, client string) hottype.Verdict {
 	return hottype.Verdict{}
 }
 
-func TestFairDenial(t *testing.T) {
+func TestFair_DenialHasNumbers(t *testing.T) {
 	t.Parallel()
 	b := build(t, fmt.Sprintf(fairRules, ", scope: instance"), gate.Config{})
 	b.hot("topic?id=42")
@@ -137,7 +137,7 @@ func TestMalformedRequestsAreDivided(t *testing.T) {
 
 // A header that names the client distinguishes users behind one address; without it the
 // address is the client.
-func TestFairByHeader(t *testing.T) {
+func TestFair_NamesClientsByHeader(t *testing.T) {
 	t.Parallel()
 	b := build(t, fmt.Sprintf(fairRules, ", scope: instance, client_key: header.x-user"), gate.Config{})
 	b.hot("topic?id=42")
@@ -158,7 +158,7 @@ func TestFairByHeader(t *testing.T) {
 }
 
 // Credits survive a change of another key's limit, and start again with another limit.
-func TestFairSurvivesChanges(t *testing.T) {
+func TestFair_KeepsCreditsOverChanges(t *testing.T) {
 	t.Parallel()
 	b := build(t, fmt.Sprintf(fairRules, ", scope: instance"), gate.Config{})
 	b.hot("topic?id=42")

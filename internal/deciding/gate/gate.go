@@ -174,7 +174,7 @@ func New(cfg Config) *Gate {
 	}
 	g.denials.seed = maphash.MakeSeed()
 	g.clients.all.every, g.clients.denied.every, g.clients.long.every = sampleClients, sampleDenied, sampleLongKeys
-	g.decisions.New = func() any { return &decision{g: g, counters: g.stats.shard()} }
+	g.decisions.New = func() any { return &decision{g: g, counters: g.stats.nextShard()} }
 	set := cfg.Rules
 	if set == nil {
 		set = rules.Default()
@@ -225,7 +225,7 @@ func (g *Gate) InForce() (set *rules.Set, live []rules.Override) {
 
 // IsHot reports whether a key is hot, under its own name or under an alias. It is for people, not for each request.
 func (g *Gate) IsHot(now time.Time, key hottype.Key) bool {
-	e, _ := g.entry(&decision{requestState: requestState{now: now}}, []byte(key))
+	e, _ := g.findHotEntry(&decision{requestState: requestState{now: now}}, []byte(key))
 	return e != nil
 }
 

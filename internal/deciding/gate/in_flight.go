@@ -45,13 +45,13 @@ type slotRequest struct {
 	memory memory
 }
 
-// name returns the name of the slots of a key, client or upstream. Keys and clients have different name spaces.
-func (p *slotRequest) name(d *decision) string {
+// slotName returns the name of the slots of a key, client or upstream. Keys and clients have different name spaces.
+func (p *slotRequest) slotName(d *decision) string {
 	if p.upstream != nil {
 		return p.space + p.upstream.Name
 	}
 	if p.key >= 0 {
-		return p.space + string(d.name(p.key))
+		return p.space + string(d.keyName(p.key))
 	}
 	return p.space + d.client.String()
 }
@@ -62,15 +62,15 @@ func (g *Gate) NeedsSlot(now time.Time, req *hottype.Request) bool {
 	if !g.cur.Load().hasSlots {
 		return false
 	}
-	d, v := g.begin(now, req), verdict.Verdict{}
-	defer g.end(d)
+	d, v := g.beginDecision(now, req), verdict.Verdict{}
+	defer g.releaseDecision(d)
 	d.releases = true
 	g.findClass(d, &v)
 	g.findKeys(d, &v)
 	if d.st.adapts {
 		d.findUpstream()
 	}
-	if d.overridden(&v) {
+	if d.decideWithoutLimit(&v) {
 		return false
 	}
 	d.chargeKeys()
@@ -101,11 +101,11 @@ func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *verdict.Verdict,
 	if p.upstream != nil && p.upstream.Waiting() >= p.Limit { // cold requests are in flight too
 		return limit.Result{RetryAfter: inFlightRetry, ResetAfter: inFlightRetry}, p.upstream.AllowProbe(d.now)
 	}
-	one := verdict.Slot{Name: p.name(d), Limit: p.Limit, TTL: p.Lease}
+	one := verdict.Slot{Name: p.slotName(d), Limit: p.Limit, TTL: p.Lease}
 	if one.Shared = p.Scope != rules.ScopeInstance && g.slots.shared != nil; one.Shared {
 		r, err := g.slots.acquireShared(ctx, &one, d.lease.ID)
 		if err == nil && !r.Allowed {
-			p.memory.keep(d.now.UnixNano(), p.space, string(d.keyFor(p.key)), limit.Spec{},
+			p.memory.storeDenial(d.now.UnixNano(), p.space, string(d.keyFor(p.key)), limit.Spec{},
 				&limit.Result{Limit: p.Limit, RetryAfter: fullCacheTTL, ResetAfter: r.ResetAfter})
 			return r, false
 		}
@@ -121,7 +121,7 @@ func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *verdict.Verdict,
 		case rules.FailClosed:
 			return r, false
 		}
-		one.Shared, one.Limit = false, max(1, p.Limit/g.processes())
+		one.Shared, one.Limit = false, max(1, p.Limit/g.processCount())
 	}
 	r := g.slots.acquire(d.now, &one, d.lease.ID)
 	if r.Allowed {
@@ -147,7 +147,7 @@ func (g *Gate) Release(now time.Time, l *verdict.Lease) (held bool) {
 // been released when the response began.
 func (g *Gate) Renew(now time.Time, l *verdict.Lease) {
 	for i := range l.Slots {
-		if p := &l.Slots[i]; isUpstream(p) {
+		if p := &l.Slots[i]; isUpstreamSlot(p) {
 			continue
 		} else if p.Shared {
 			_, _ = g.slots.acquireShared(context.Background(), p, l.ID) // on an error the lease expires

@@ -45,14 +45,14 @@ func (g *Gate) findKeys(d *decision, v *verdict.Verdict) {
 	for i := range d.keys {
 		m, k := &d.matches[i], &d.keys[i]
 		k.reason = hottype.ReasonCold
-		if e, aliased := g.entry(d, m.Key); e != nil {
+		if e, aliased := g.findHotEntry(d, m.Key); e != nil {
 			v.Hot, k.reason, k.h = true, hottype.ReasonHot, d.st.hotKeyLimit(m, e, d.now)
 			k.counts = &e.Decisions
 			if !aliased {
 				k.name = e.Key()
 			}
 		} else if d.st.overrides != nil || m.Malformed {
-			k.cold(m, d.st, d.now)
+			k.setColdLimit(m, d.st, d.now)
 		}
 		if k.h == nil {
 			continue
@@ -73,8 +73,9 @@ func (g *Gate) findKeys(d *decision, v *verdict.Verdict) {
 	}
 }
 
-// cold fills in the limit of a key that is not hot. A name that is known as a string saves the request an allocation.
-func (k *requestKey) cold(m *rules.Match, st *state, now time.Time) {
+// setColdLimit fills in the limit of a key that is not hot. A name that is known as a string saves the request an
+// allocation.
+func (k *requestKey) setColdLimit(m *rules.Match, st *state, now time.Time) {
 	h, override := st.coldKeyLimit(m, now)
 	if k.h = h; h != nil {
 		k.name = h.malformedKey
@@ -107,9 +108,9 @@ func (d *decision) exemptByRule() (exempt bool) {
 	return exempt
 }
 
-// entry returns the hot entry of a key, or nil if the key is cold. Keys whose metric name is a hash are published under
-// an alias, which is looked up only while there are such keys.
-func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
+// findHotEntry returns the hot entry of a key, or nil if the key is cold. Keys whose metric name is a hash are
+// published under an alias, which is looked up only while there are such keys.
+func (g *Gate) findHotEntry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
 	if e := g.cfg.Hot.Lookup(key, d.now); e != nil || !g.cfg.Hot.Aliases() {
 		return e, false
 	}
@@ -129,7 +130,7 @@ func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
 func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *keyLimit {
 	memo := e.Memo.Load()
 	if memo != nil && memo.Version == st.gen {
-		if h, ok := memo.Value.(*keyLimit); ok && h.of == st && !expired(h.until, now) && !h.stale(now) {
+		if h, ok := memo.Value.(*keyLimit); ok && h.of == st && !hasExpired(h.until, now) && !h.isStale(now) {
 			return h
 		}
 	}
@@ -138,7 +139,7 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	if o != nil {
 		state := st.overrideState(o)
 		h.hits = &state.countedTwice
-		st.override(h, o, state, m.Rule)
+		st.applyOverride(h, o, state, m.Rule)
 	}
 	if o == nil || o.KeepsLimit() {
 		st.applyRule(h, m)
@@ -152,9 +153,9 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	}
 	l := m.Rule.LimitFor(hottype.Key(m.Key))
 	if l.Adaptive != nil && h.limited && h.action != rules.ActionLimit && !m.Malformed {
-		st.adapt(h, &l, now)
+		st.adaptRate(h, &l, now)
 	}
-	h.divide(l.Fair, l.ClientHeader, before)
+	h.divideLimit(l.Fair, l.ClientHeader, before)
 	if next := (&hotset.Memo{Version: st.gen, Value: h}); !e.Memo.CompareAndSwap(memo, next) {
 		h.fair = nil // another goroutine was faster, and the limit is divided by its memo
 	}
@@ -182,16 +183,16 @@ func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *ov
 		return memo, state
 	}
 	h := &keyLimit{of: st, under: r, shadow: o.InShadow()}
-	st.override(h, o, state, r)
-	h.divide(r.Limit.Fair && o.IsOneKey(), r.Limit.ClientHeader, memo)
+	st.applyOverride(h, o, state, r)
+	h.divideLimit(r.Limit.Fair && o.IsOneKey(), r.Limit.ClientHeader, memo)
 	if !state.memo.CompareAndSwap(memo, h) {
 		h.fair = nil // as in hotKeyLimit
 	}
 	return h, state
 }
 
-// override fills in the effect of an override on a key of r. The scope and the failure policy remain the rule's.
-func (st *state) override(h *keyLimit, o *rules.Override, state *overrideState, r *rules.Rule) {
+// applyOverride fills in the effect of an override on a key of r. The scope and the failure policy remain the rule's.
+func (st *state) applyOverride(h *keyLimit, o *rules.Override, state *overrideState, r *rules.Rule) {
 	h.action, h.rule, h.until = o.Action, state.id, o.Until
 	if o.Action == rules.ActionCache {
 		h.serve = cmp.Or(r.Cache, rules.DefaultCache())
@@ -206,7 +207,7 @@ func (st *state) override(h *keyLimit, o *rules.Override, state *overrideState, 
 
 func (st *state) bindOverride(space string, o *rules.Override, state *overrideState, scope rules.Scope,
 	policy rules.FailurePolicy) boundLimit {
-	b := st.bind(space, state.id, hottype.ReasonOverride, o.Spec(), scope, policy)
+	b := st.bindLimit(space, state.id, hottype.ReasonOverride, o.Spec(), scope, policy)
 	if o.InShadow() {
 		b.space, b.owner = spaceShadow, state
 	}
@@ -240,7 +241,7 @@ func (st *state) compileMalformed() {
 			h.malformedKey = hottype.Key(key)
 		}
 		st.applyRule(h, &rules.Match{Rule: r, Key: key, Malformed: true})
-		h.divide(r.Limit.Fair && !r.IsCatchAll(), r.Limit.ClientHeader, nil)
+		h.divideLimit(r.Limit.Fair && !r.IsCatchAll(), r.Limit.ClientHeader, nil)
 		st.malformed[r] = h
 	}
 }
@@ -265,7 +266,7 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 		return // the rule only detects
 	}
 	h.rule, h.limited, h.refund = r.Name, true, l.RefundStatus
-	h.limit = st.bind(spaceHot, r.Name, reason, l.Spec, l.Scope, l.OnStoreFailure)
+	h.limit = st.bindLimit(spaceHot, r.Name, reason, l.Spec, l.Scope, l.OnStoreFailure)
 	if l.Mode == hottype.ModeShadow || h.action == rules.ActionShadow {
 		h.limit.space, h.limit.shadow = spaceWatched, true
 	}

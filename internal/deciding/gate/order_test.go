@@ -51,7 +51,7 @@ func sayings(v hottype.Verdict) said {
 }
 
 // Each row asks n times as the same client and compares the last verdict.
-func TestOrder(t *testing.T) {
+func TestDecide_OrderOfLimits(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		target, client string
@@ -92,7 +92,7 @@ func TestOrder(t *testing.T) {
 }
 
 // A denied request has charged nothing, whichever store denied.
-func TestDeniedChargesNothing(t *testing.T) {
+func TestDecide_DeniedChargesNothing(t *testing.T) {
 	t.Parallel()
 	b := build(t, orderRules, gate.Config{})
 	b.hot("topic?id=42")
@@ -113,7 +113,7 @@ func TestDeniedChargesNothing(t *testing.T) {
 	}
 }
 
-func TestClasses(t *testing.T) {
+func TestDecide_ClassesHaveTheirWindows(t *testing.T) {
 	t.Parallel()
 	b := build(t, orderRules, gate.Config{})
 	crawl := request("/other", "1.1.1.1")

@@ -24,8 +24,8 @@ type overrideState struct {
 	memo                    atomic.Pointer[keyLimit] // under the rule of the last request
 }
 
-// watched counts a request to which the override in shadow mode applies.
-func (o *overrideState) watched(denied bool) {
+// countWatched counts a request to which the override in shadow mode applies.
+func (o *overrideState) countWatched(denied bool) {
 	o.countedTwice.Add(1)
 	if denied {
 		o.wouldDeny.Add(1)

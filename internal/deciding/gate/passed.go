@@ -32,7 +32,7 @@ func (g *Gate) Passed(now time.Time, r PassedRequests) {
 	if r.Cached {
 		reason = hottype.ReasonCached
 	}
-	shard := g.stats.shard()
+	shard := g.stats.nextShard()
 	verdicts := &shard.denied
 	if r.Allowed {
 		verdicts = &shard.allowed
@@ -47,11 +47,11 @@ func (g *Gate) ChargeClient(ctx context.Context, now time.Time, client hottype.C
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.req, d.cost = g.cur.Load(), now, &hottype.Request{Client: client}, n
 	d.client, d.class, v.Allowed = d.st.set.IP.ClientOf(client), &d.st.defaultClass, true
-	if !d.overridden(&v) {
+	if !d.decideWithoutLimit(&v) {
 		if d.chargeClient(); d.charged {
 			g.take(ctx, d, &v)
 		}
 	}
-	g.end(d)
+	g.releaseDecision(d)
 	return v.Verdict
 }

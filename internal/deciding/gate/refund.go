@@ -19,8 +19,8 @@ type Refunds interface {
 	Refund(at time.Time, c limit.Charge)
 }
 
-// refundable fills in the charges that the status of the response may refund.
-func (d *decision) refundable(v *verdict.Verdict) {
+// setRefund fills in the charges that the status of the response may refund.
+func (d *decision) setRefund(v *verdict.Verdict) {
 	if !d.releases {
 		return // the caller does not report the status
 	}
@@ -37,7 +37,7 @@ func (d *decision) addCharged(r *verdict.Refund, gr *chargeGroup, kept verdict.C
 	for i, m := range gr.meta {
 		if m.key >= 0 && d.keys[m.key].h.refund != nil {
 			r.Charges = append(r.Charges, verdict.KeyCharge{
-				Key: d.name(m.key), Cost: gr.charges[i].Cost, Store: kept, Statuses: *d.keys[m.key].h.refund,
+				Key: d.keyName(m.key), Cost: gr.charges[i].Cost, Store: kept, Statuses: *d.keys[m.key].h.refund,
 			})
 		}
 	}
@@ -55,7 +55,7 @@ func (g *Gate) Refund(now time.Time, r *verdict.Refund, status int) {
 		if !c.Statuses.Contains(status) || c.Cost <= 0 {
 			continue
 		}
-		g.denials.refund(string(c.Key))
+		g.denials.invalidateDenials(string(c.Key))
 		spec, ok := st.specOf(now, c.Key)
 		g.eachLimit(st, now, c.Key, func(h *keyLimit) {
 			if h.limited && !h.shadow { // also if the rate adapts
@@ -70,7 +70,7 @@ func (g *Gate) Refund(now time.Time, r *verdict.Refund, status int) {
 		case c.Store == verdict.ChargedShared && g.cfg.Refunds != nil:
 			g.cfg.Refunds.Refund(r.At, charge)
 		case c.Store == verdict.ChargedFallback:
-			charge.Spec = fallbackSpec(spec, g.processes())
+			charge.Spec = fallbackSpec(spec, g.processCount())
 			fallthrough
 		case c.Store == verdict.ChargedLocal:
 			g.cfg.Local.RefundAt(r.At, []limit.Charge{charge})

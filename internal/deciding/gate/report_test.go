@@ -77,7 +77,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestColdKeys(t *testing.T) {
+func TestGate_ColdKeys(t *testing.T) {
 	t.Parallel()
 	for _, named := range []bool{false, true} {
 		b := build(t, orderRules, gate.Config{ColdKeys: named})
@@ -111,7 +111,7 @@ func TestLongKeyIsHotByItsAlias(t *testing.T) {
 
 // Nothing is lost or allowed twice while rules, overrides and the hot set
 // change under many callers.
-func TestConcurrency(t *testing.T) {
+func TestGate_ConcurrentUse(t *testing.T) {
 	t.Parallel()
 	b := build(t, orderRules, gate.Config{})
 	b.hot("topic?id=42", "topic?id=7")

@@ -47,7 +47,7 @@ func (g *Gate) Reset(now time.Time, c report.Command) {
 		}
 	}
 	if c.Key != "" {
-		g.denials.refund(string(c.Key))
+		g.denials.invalidateDenials(string(c.Key))
 		g.eachLimit(st, now, c.Key, func(h *keyLimit) {
 			if h.fair != nil {
 				h.fair.key.Reset()

@@ -56,15 +56,15 @@ func (h topNames) add(name string) {
 	h[name] = least + 1
 }
 
-func (h topNames) halve() {
+func (h topNames) halveCounts() {
 	for name := range h {
 		h[name] /= 2
 	}
 	maps.DeleteFunc(h, func(_ string, n uint64) bool { return n == 0 })
 }
 
-// top returns the heaviest names, heaviest first.
-func (h topNames) top() []report.NameCount {
+// heaviestNames returns the heaviest names, heaviest first.
+func (h topNames) heaviestNames() []report.NameCount {
 	list := make([]report.NameCount, 0, len(h))
 	for name, n := range h {
 		list = append(list, report.NameCount{Name: name, N: n})
@@ -75,8 +75,8 @@ func (h topNames) top() []report.NameCount {
 	return list[:min(len(list), sampleTop)]
 }
 
-// sample records one in sampleOneIn of the requests for hot keys.
-func (g *Gate) sample(d *decision, v *verdict.Verdict) {
+// sampleKeys records one in sampleOneIn of the requests for hot keys.
+func (g *Gate) sampleKeys(d *decision, v *verdict.Verdict) {
 	if d.ticks++; d.ticks%sampleOneIn != 1 {
 		return
 	}
@@ -96,9 +96,9 @@ func (k *keySample) add(prefix, class, spelling string) {
 	defer k.mu.Unlock()
 	if k.seen++; k.seen >= sampleHalve {
 		k.seen /= 2
-		k.prefixes.halve()
-		k.classes.halve()
-		k.spelling.halve()
+		k.prefixes.halveCounts()
+		k.classes.halveCounts()
+		k.spelling.halveCounts()
 	}
 	k.prefixes.add(prefix)
 	k.classes.add(class)
@@ -118,9 +118,9 @@ func prefixOf(c hottype.Client) string {
 	return netip.PrefixFrom(c.Addr, bits).Masked().String()
 }
 
-// sampled returns the samples of hot keys, which come heaviest first, and chooses the keys that are sampled from now
-// on.
-func (g *Gate) sampled(hot []*hotset.Entry) []report.KeySample {
+// reportSamples returns the samples of hot keys, which come heaviest first, and chooses the keys that are sampled from
+// now on.
+func (g *Gate) reportSamples(hot []*hotset.Entry) []report.KeySample {
 	g.sampling.Lock()
 	defer g.sampling.Unlock()
 	before, next := samples{}, samples{}
@@ -147,6 +147,7 @@ func (k *keySample) report(key hottype.Key) report.KeySample {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return report.KeySample{
-		Key: key, Sampled: k.seen, Prefixes: k.prefixes.top(), Classes: k.classes.top(), Spellings: k.spelling.top(),
+		Key: key, Sampled: k.seen, Prefixes: k.prefixes.heaviestNames(), Classes: k.classes.heaviestNames(),
+		Spellings: k.spelling.heaviestNames(),
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // A limit in shadow mode denies no request, and is judged by itself: another limit in shadow mode
 // that would deny the request does not keep it from its charge. The shared store is not called.
-func TestShadowLimits(t *testing.T) {
+func TestShadowLimits_DenyNothing(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(failing)
 	b := build(t, `
@@ -99,7 +99,7 @@ rules:
 
 // A window in shadow mode denies no client, reports the window that would have denied, and leaves an enforced window
 // beside it unchanged. Classes may have windows with a mode of their own.
-func TestShadowWindows(t *testing.T) {
+func TestShadowWindows_DenyNothing(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"instance", "cluster", "cluster, consistency: async"} {
 		b := build(t, `

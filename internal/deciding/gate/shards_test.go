@@ -148,7 +148,7 @@ func TestOneServerOut(t *testing.T) {
 }
 
 // Both servers out: each is logged by itself.
-func TestBothServersOut(t *testing.T) {
+func TestBreakers_BothServersOut(t *testing.T) {
 	t.Parallel()
 	store := newSharded()
 	b := onShards(t, store, failureRules, nil)
@@ -178,7 +178,7 @@ func TestUnknownServersAreOne(t *testing.T) {
 
 // A failover moves the shards of a server to another one: one call finds that out
 // for all of them. Shards that moved before, unnoticed, fail with those they are with.
-func TestShardsMove(t *testing.T) {
+func TestBreakers_FollowMovedShards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newSharded()

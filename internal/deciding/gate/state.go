@@ -70,15 +70,15 @@ type boundLimit struct {
 	owner  *overrideState // an override in shadow mode, or nil
 }
 
-// bind makes a limit that is enforced.
-func (st *state) bind(space, rule string, reason hottype.Reason, s limit.Spec, scope rules.Scope,
+// bindLimit makes a limit that is enforced.
+func (st *state) bindLimit(space, rule string, reason hottype.Reason, s limit.Spec, scope rules.Scope,
 	policy rules.FailurePolicy) boundLimit {
-	return boundLimit{spec: s, space: space, rule: rule, reason: reason, window: refill(s), policy: policy,
+	return boundLimit{spec: s, space: space, rule: rule, reason: reason, window: refillTime(s), policy: policy,
 		shared: st.exact && scope != rules.ScopeInstance, waits: limitcore.Spec(s).Queues()}
 }
 
-// refill returns Verdict.Window of a limit: the time in which its whole capacity is refilled.
-func refill(s limit.Spec) time.Duration {
+// refillTime returns Verdict.Window of a limit: the time in which its whole capacity is refilled.
+func refillTime(s limit.Spec) time.Duration {
 	if !limitcore.Spec(s).Refills() || s.Limit <= 0 || s.Burst < 0 {
 		return s.Window
 	}
@@ -121,10 +121,12 @@ func (g *Gate) newState(old *state, set *rules.Set, live rules.LiveOverrides) *s
 	}
 	st.shadow = all.WithShadow()
 	st.compileMalformed()
-	st.defaultClass = *st.class(&rules.Class{Fixed: set.IP.Fixed, Sliding: set.IP.Sliding, InFlight: set.IP.InFlight})
+	st.defaultClass = *st.compileClass(&rules.Class{
+		Fixed: set.IP.Fixed, Sliding: set.IP.Sliding, InFlight: set.IP.InFlight,
+	})
 	st.classes = make(map[string]*class, len(set.Classes))
 	for _, c := range set.Classes {
-		st.classes[c.Name] = st.class(c)
+		st.classes[c.Name] = st.compileClass(c)
 	}
 	return st
 }
@@ -135,18 +137,18 @@ func boundsInFlight(r *rules.Rule) bool {
 		slices.ContainsFunc(r.Values, func(v rules.ValueLimit) bool { return v.Limit.InFlight != nil })
 }
 
-// class compiles a class, or the default class if it has no name. Windows of a class count apart from the default
-// windows.
-func (st *state) class(c *rules.Class) *class {
+// compileClass compiles a class, or the default class if it has no name. Windows of a class count apart from the
+// default windows.
+func (st *state) compileClass(c *rules.Class) *class {
 	cl := &class{windows: st.defaultClass.windows, inFlight: st.defaultClass.inFlight, upstream: c.Upstream}
 	if c.Upstream != "" {
 		cl.adapts = st.upstreams.Get(c.Upstream)
 	}
 	if c.Fixed != nil {
-		cl.windows[0] = st.window(c.Fixed, hottype.ReasonIPFixed, c.Name)
+		cl.windows[0] = st.compileWindow(c.Fixed, hottype.ReasonIPFixed, c.Name)
 	}
 	if c.Sliding != nil {
-		cl.windows[1] = st.window(c.Sliding, hottype.ReasonIPSliding, c.Name)
+		cl.windows[1] = st.compileWindow(c.Sliding, hottype.ReasonIPSliding, c.Name)
 	}
 	if c.InFlight != nil {
 		cl.inFlight = newInFlight(*c.InFlight, "ip:", "ip_in_flight", hottype.ReasonIPInFlight)
@@ -194,13 +196,13 @@ func (st *state) localWindows(c *class) *limit.ClientWindows {
 	return st.local.ClientWindows(charges)
 }
 
-func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) *boundLimit {
+func (st *state) compileWindow(w *rules.IPWindow, reason hottype.Reason, class string) *boundLimit {
 	space := reason.String()
 	if class != "" {
 		space += ":" + class
 	}
 	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.async
-	b := st.bind(space, reason.String(), reason, w.Spec, w.Scope, w.OnStoreFailure)
+	b := st.bindLimit(space, reason.String(), reason, w.Spec, w.Scope, w.OnStoreFailure)
 	b.shared, b.async, b.shadow = b.shared && !async, async, w.Mode == hottype.ModeShadow
 	return &b
 }
@@ -227,5 +229,5 @@ func exemptTable(list []netip.Prefix) netset.Set {
 	return t
 }
 
-// expired reports whether the time until, which may be unset, has come.
-func expired(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }
+// hasExpired reports whether the time until, which may be unset, has come.
+func hasExpired(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }

@@ -108,9 +108,9 @@ func (c *ruleCounts) all() map[string]uint64 {
 	return all
 }
 
-func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
+func (s *stats) nextShard() *shard { return &s.shards[s.next.Add(1)%shards] }
 
-func (s *shard) verdict(v *verdict.Verdict) {
+func (s *shard) countVerdict(v *verdict.Verdict) {
 	if !v.Allowed {
 		s.denied[v.Reason].Add(1)
 		return
@@ -163,7 +163,7 @@ func (g *Gate) Report(now time.Time) report.Limiter {
 	uses := g.cur.Load().uses
 	uses.Begin(now.Unix())
 	r.Use, r.RulesHash = uses.List(), g.Rules().Hash
-	r.Samples = g.sampled(hot)
+	r.Samples = g.reportSamples(hot)
 	g.clients.report(now, &r)
 	r.Traces = g.traces.report(now)
 	for _, e := range hot {

@@ -38,7 +38,7 @@ func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *verdict.Verdic
 func (g *Gate) takeAsync(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	stale := func(c *limit.Charge) bool { return !g.cfg.Async.Fresh(d.now, &c.Subject) }
 	return g.failOver(d, v, &d.async, 0, stale, &d.async) &&
-		(d.async.empty() || g.takeInProcess(ctx, d, v, g.cfg.Async, &d.async, 0))
+		(d.async.isEmpty() || g.takeInProcess(ctx, d, v, g.cfg.Async, &d.async, 0))
 }
 
 // failOver decides about the charges of a group, from an index on, whose store failed: all of them, or the charges for
@@ -60,7 +60,7 @@ func (g *Gate) failOver(d *decision, v *verdict.Verdict, gr *chargeGroup, from i
 			v.Reason, v.Rule = hottype.ReasonStore, m.rule
 			continue
 		default:
-			c.Spec, m.memory = fallbackSpec(c.Spec, g.processes()), memory{}
+			c.Spec, m.memory = fallbackSpec(c.Spec, g.processCount()), memory{}
 			if shares != gr {
 				*shares.add(m) = c
 				continue
@@ -69,7 +69,7 @@ func (g *Gate) failOver(d *decision, v *verdict.Verdict, gr *chargeGroup, from i
 		gr.charges[kept], gr.meta[kept] = c, m
 		kept++
 	}
-	gr.cut(kept)
+	gr.truncateTo(kept)
 	return true
 }
 
@@ -78,7 +78,7 @@ func (g *Gate) failOver(d *decision, v *verdict.Verdict, gr *chargeGroup, from i
 // the tokens that it has used already. Per-IP windows are left out, because there are as many as clients.
 func (g *Gate) chargeFallback(ctx context.Context, d *decision) {
 	one := &d.fallback
-	before, live := len(one.charges), g.processes()
+	before, live := len(one.charges), g.processCount()
 	for i, m := range d.shared.meta { // one by one: a share without room does not prevent the other charges
 		if m.key < 0 || m.policy != rules.FailLocal {
 			continue
@@ -90,25 +90,25 @@ func (g *Gate) chargeFallback(ctx context.Context, d *decision) {
 		if _, err := g.cfg.Local.Take(ctx, d.now, one.charges[before:], one.results[before:]); err != nil {
 			g.stats.localErrors.Add(1)
 		}
-		one.cut(before) // it is not part of this decision
+		one.truncateTo(before) // it is not part of this decision
 	}
 }
 
-// refund undoes the charges of a group in a store of this process, for a request that is denied.
-func (g *Gate) refund(d *decision, store Refunder, gr *chargeGroup) {
+// refundGroup undoes the charges of a group in a store of this process, for a request that is denied.
+func (g *Gate) refundGroup(d *decision, store Refunder, gr *chargeGroup) {
 	if !gr.taken {
 		return
 	}
 	store.RefundAt(d.now, gr.charges)
 	for i := range gr.charges {
 		if name := gr.charges[i].Subject.Name; name != "" {
-			g.denials.refund(name)
+			g.denials.invalidateDenials(name)
 		}
 	}
 }
 
-// processes returns the number of processes that share the limits, including this process.
-func (g *Gate) processes() int64 {
+// processCount returns the number of processes that share the limits, including this process.
+func (g *Gate) processCount() int64 {
 	if g.cfg.Limiters == nil {
 		return 1
 	}

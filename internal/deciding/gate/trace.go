@@ -59,7 +59,7 @@ func (g *Gate) Trace(now time.Time, c hottype.Client) {
 	}
 	g.traces.mu.Lock()
 	defer g.traces.mu.Unlock()
-	list := g.traces.live(now)
+	list := g.traces.liveTraces(now)
 	if i := slices.IndexFunc(list, func(other *trace) bool { return other.name == t.name }); i >= 0 {
 		list[i].until.Store(now.Add(traceFor).UnixNano())
 	} else {
@@ -72,8 +72,8 @@ func (g *Gate) Trace(now time.Time, c hottype.Client) {
 	g.traces.of.Store(&list)
 }
 
-// live returns a copy of the list, without the traces that have ended.
-func (t *traces) live(now time.Time) []*trace {
+// liveTraces returns a copy of the list, without the traces that have ended.
+func (t *traces) liveTraces(now time.Time) []*trace {
 	of := t.of.Load()
 	if of == nil {
 		return nil
@@ -130,7 +130,7 @@ func (t *traces) report(now time.Time) []report.ClientTrace {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	live := t.live(now)
+	live := t.liveTraces(now)
 	if len(live) == 0 {
 		t.of.Store(nil)
 		return nil

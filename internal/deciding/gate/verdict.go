@@ -8,15 +8,15 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
-// deny makes a verdict a denial without the numbers of a limit.
-func deny(v *verdict.Verdict, reason hottype.Reason, rule string, retry time.Duration) {
+// denyRequest makes a verdict a denial without the numbers of a limit.
+func denyRequest(v *verdict.Verdict, reason hottype.Reason, rule string, retry time.Duration) {
 	v.Allowed, v.Reason, v.Rule, v.RetryAfter = false, reason, rule, retry
 }
 
 // denyKey makes a verdict a denial by a limit of key i, or of the client if i is -1. In the latter case the request
 // does not reach its keys.
 func (d *decision) denyKey(v *verdict.Verdict, t *boundLimit, i int, retry time.Duration) {
-	deny(v, t.reason, t.rule, retry)
+	denyRequest(v, t.reason, t.rule, retry)
 	v.Window, v.Key = t.window, d.keyFor(i)
 	if d.aside = i < 0; !d.aside {
 		d.keys[i].denied = true
@@ -39,7 +39,7 @@ func (d *decision) denyGroup(v *verdict.Verdict, gr *chargeGroup) {
 		if first < 0 {
 			first = i
 		}
-		retry = longer(retry, r.RetryAfter)
+		retry = longerWait(retry, r.RetryAfter)
 		if k >= 0 {
 			d.keys[k].denied = true
 		}
@@ -47,7 +47,7 @@ func (d *decision) denyGroup(v *verdict.Verdict, gr *chargeGroup) {
 	m, r := &gr.meta[first], &gr.results[first]
 	d.denyKey(v, m.boundLimit, m.key, retry)
 	v.Limit, v.ResetAfter = r.Limit, r.ResetAfter
-	d.remember(gr)
+	d.storeDenials(gr)
 	if d.hasFair {
 		d.recordDenied(gr)
 	}
@@ -57,22 +57,22 @@ func (d *decision) denyGroup(v *verdict.Verdict, gr *chargeGroup) {
 // request, if it has any.
 func (d *decision) keyFor(i int) hottype.Key {
 	if i = max(i, 0); i < len(d.keys) {
-		return d.name(i)
+		return d.keyName(i)
 	}
 	return ""
 }
 
-// longer returns the longer of two waits; hottype.Never is the longest.
-func longer(a, b time.Duration) time.Duration {
+// longerWait returns the longer of two waits; hottype.Never is the longest.
+func longerWait(a, b time.Duration) time.Duration {
 	if a == hottype.Never || b == hottype.Never {
 		return hottype.Never
 	}
 	return max(a, b)
 }
 
-// report fills in the numbers of the limits that allowed the request: the numbers of the tightest limit, and the
+// reportLimits fills in the numbers of the limits that allowed the request: the numbers of the tightest limit, and the
 // longest wait.
-func (d *decision) report(v *verdict.Verdict) {
+func (d *decision) reportLimits(v *verdict.Verdict) {
 	for _, gr := range []*chargeGroup{&d.local, &d.async, &d.shared, &d.fallback} {
 		for i := range gr.results {
 			m, r := &gr.meta[i], &gr.results[i]

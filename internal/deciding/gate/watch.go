@@ -35,20 +35,20 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *verdict.Verdict
 			continue
 		}
 		if m.owner != nil {
-			m.owner.watched(!ok)
+			m.owner.countWatched(!ok)
 		} else if nothingEnforced { // so that clients see the same with and without a shadow limit
 			d.reportLimit(v, m.boundLimit, r)
 			v.Mode = hottype.ModeShadow
 		}
 		if !ok {
-			wouldDeny(v, m.reason, m.rule)
+			recordWouldDeny(v, m.reason, m.rule)
 		}
 	}
 }
 
-// wouldDeny records in the verdict of an allowed request the first denial in shadow mode: rule is the Verdict.Rule of
-// that denial.
-func wouldDeny(v *verdict.Verdict, reason hottype.Reason, rule string) {
+// recordWouldDeny records in the verdict of an allowed request the first denial in shadow mode: rule is the
+// Verdict.Rule of that denial.
+func recordWouldDeny(v *verdict.Verdict, reason hottype.Reason, rule string) {
 	if v.Allowed && !v.WouldDeny {
 		v.WouldDeny, v.WouldDenyReason, v.WouldDenyRule = true, reason, rule
 	}
@@ -60,7 +60,7 @@ func (d *decision) watchOverrides(v *verdict.Verdict) {
 	if d.req.Cost < 0 {
 		return
 	}
-	if o := d.clientOverride(d.st.shadow, v.Class); !d.keysOnly && o.Override != nil && o.InShadow() {
+	if o := d.findClientOverride(d.st.shadow, v.Class); !d.keysOnly && o.Override != nil && o.InShadow() {
 		d.watchClient(v, &o)
 	}
 	for i := range d.keys {
@@ -74,10 +74,10 @@ func (d *decision) watchClient(v *verdict.Verdict, o *clientOverride) {
 	w := d.st.overrideSlot(o.Override).clientLimit
 	switch {
 	case o.Action == rules.ActionBlock:
-		o.state.watched(true)
-		wouldDeny(v, hottype.ReasonBlocked, o.state.id)
+		o.state.countWatched(true)
+		recordWouldDeny(v, hottype.ReasonBlocked, o.state.id)
 	case w != nil && !d.client.IsZero():
-		d.charge(w, -1, true)
+		d.addCharge(w, -1, true)
 	}
 }
 
@@ -87,12 +87,12 @@ func (d *decision) watchKey(v *verdict.Verdict, o *rules.Override, i int) {
 	h, state := d.st.overrideLimit(o, d.matches[i].Rule)
 	switch {
 	case !h.limited && !d.keysOnly:
-		state.watched(true)
-		wouldDeny(v, h.limit.reason, h.rule)
+		state.countWatched(true)
+		recordWouldDeny(v, h.limit.reason, h.rule)
 	case h.limited && v.Cache == nil:
 		if k := &d.keys[i]; k.name == "" && string(state.key) == string(d.matches[i].Key) {
 			k.name = state.key
 		}
-		d.charge(&h.limit, i, true)
+		d.addCharge(&h.limit, i, true)
 	}
 }

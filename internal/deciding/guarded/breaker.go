@@ -61,41 +61,41 @@ type breaker struct {
 
 type failure struct{ err error }
 
-func (bs *breakers) make(server string) *breaker {
+func (bs *breakers) newBreaker(server string) *breaker {
 	b := &breaker{all: bs, server: server}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name: "shared store", MaxRequests: 1, Timeout: probeEvery,
 		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= bs.tripAfter },
 		OnStateChange: b.onStateChange,
-		IsExcluded:    excluded,
+		IsExcluded:    isExcluded,
 	})
 	return b
 }
 
-// shard returns the shard of a charge, or 0 if there is only one.
-func (bs *breakers) shard(c *limit.Charge) int {
+// shardOf returns the shard of a charge, or 0 if there is only one.
+func (bs *breakers) shardOf(c *limit.Charge) int {
 	if len(bs.of) == 1 {
 		return 0
 	}
 	return bs.store.Shard(&c.Subject)
 }
 
-func (bs *breakers) count() (all, open int64) {
+func (bs *breakers) countBreakers() (all, open int64) {
 	seen := make([]*breaker, 0, len(bs.of))
 	for i := range bs.of {
 		b := bs.of[i].Load()
 		if slices.Contains(seen, b) {
 			continue
 		}
-		if seen = append(seen, b); b.open() {
+		if seen = append(seen, b); b.isOpen() {
 			open++
 		}
 	}
 	return int64(len(seen)), open
 }
 
-// learn sets the same breaker for all shards that are now on the same server.
-func (bs *breakers) learn() {
+// regroupShards sets the same breaker for all shards that are now on the same server.
+func (bs *breakers) regroupShards() {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	known := make(map[string]*breaker, len(bs.of))
@@ -105,11 +105,11 @@ func (bs *breakers) learn() {
 	}
 	for i := range bs.of {
 		server, b := bs.store.Server(i), bs.of[i].Load()
-		if server == "" || server == b.server || b.open() {
+		if server == "" || server == b.server || b.isOpen() {
 			continue
 		}
 		if known[server] == nil {
-			known[server] = bs.make(server)
+			known[server] = bs.newBreaker(server)
 		}
 		bs.of[i].Store(known[server])
 	}
@@ -122,10 +122,10 @@ func (bs *breakers) fail(b *breaker, shard int, start time.Time, err error) erro
 	if b.isSameFailure(start) {
 		return errSameFailure
 	}
-	if len(bs.of) == 1 || excluded(err) || b.open() {
+	if len(bs.of) == 1 || isExcluded(err) || b.isOpen() {
 		return err
 	}
-	bs.learn()
+	bs.regroupShards()
 	now := bs.of[shard].Load()
 	if now == b {
 		return err
@@ -149,14 +149,14 @@ func (bs *breakers) failedShard(err error) (shard int, known bool) {
 	return shard, shard >= 0 && shard < len(bs.of)
 }
 
-// open reports whether calls are prevented, or are about to be tried again.
-func (b *breaker) open() bool { return b.circuit.State() != gobreaker.StateClosed }
+// isOpen reports whether calls are prevented, or are about to be tried again.
+func (b *breaker) isOpen() bool { return b.circuit.State() != gobreaker.StateClosed }
 
 // isSameFailure reports whether a failed call began before another call failed. A store that hesitates once fails all
 // calls in progress, which are dozens under load. That is one failure and no reason to open the breaker, which would
 // replace every limit by its fallback for probeEvery.
 func (b *breaker) isSameFailure(start time.Time) bool {
-	if b.open() {
+	if b.isOpen() {
 		return false // a probe is the only call in progress
 	}
 	began, now := int64(start.Sub(b.all.born)), int64(time.Since(b.all.born))
@@ -171,8 +171,8 @@ func (b *breaker) isSameFailure(start time.Time) bool {
 	}
 }
 
-// excluded reports whether an error is no sign of a failing store.
-func excluded(err error) bool {
+// isExcluded reports whether an error is no sign of a failing store.
+func isExcluded(err error) bool {
 	return errors.Is(err, limit.ErrNegativeCost) || errors.Is(err, limit.ErrChargeCount) ||
 		errors.Is(err, errSameFailure)
 }
@@ -232,7 +232,7 @@ func (s *Store) recordFailure(c *Call, start time.Time, err error) {
 		}
 		return
 	}
-	if p := c.permit(s.breakers.of[shard].Load()); p != nil { // otherwise the shard has just moved
+	if p := c.findPermit(s.breakers.of[shard].Load()); p != nil { // otherwise the shard has just moved
 		p.finish(s.breakers.fail(p.breaker, shard, start, err))
 	}
 	c.finish(errSameFailure)
@@ -248,8 +248,8 @@ func (s *Store) recordUnanswered(c *Call, charges []limit.Charge, results []limi
 			continue
 		}
 		r.Remaining = 0
-		shard := s.breakers.shard(&charges[i])
-		if p := c.permit(s.breakers.of[shard].Load()); p != nil {
+		shard := s.breakers.shardOf(&charges[i])
+		if p := c.findPermit(s.breakers.of[shard].Load()); p != nil {
 			p.finish(s.breakers.fail(p.breaker, shard, start, errUnanswered))
 		}
 	}

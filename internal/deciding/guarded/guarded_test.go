@@ -252,7 +252,7 @@ func TestCallsThatAreNotMade(t *testing.T) {
 }
 
 // A panic goes on to the caller and counts as a failure, also of a probe.
-func TestPanics(t *testing.T) {
+func TestStore_CountsPanicsAsFailures(t *testing.T) {
 	t.Parallel()
 	bubble(t, []string{""}, func(w *world) {
 		w.answer = func(context.Context, []limit.Result) (bool, error) { panic("x") }
@@ -290,7 +290,7 @@ func TestPanics(t *testing.T) {
 func TestEachServerHasABreaker(t *testing.T) {
 	t.Parallel()
 	bubble(t, []string{"a", "b", "a", ""}, func(w *world) {
-		if all, open := w.s.breakers.count(); all != 1 || open != 0 {
+		if all, open := w.s.breakers.countBreakers(); all != 1 || open != 0 {
 			w.Errorf("%d breakers at first, %d open", all, open)
 		}
 		w.fails(shardError(0))
@@ -402,7 +402,7 @@ func TestErrorsWithoutAShard(t *testing.T) {
 }
 
 // Where one shard denies, one that did not answer has failed, and nothing remains there.
-func TestUnansweredShards(t *testing.T) {
+func TestStore_CountsUnansweredShards(t *testing.T) {
 	t.Parallel()
 	bubble(t, []string{"a", "b"}, func(w *world) {
 		w.answer = func(_ context.Context, results []limit.Result) (bool, error) {
@@ -454,7 +454,7 @@ func TestOutagesInTheLog(t *testing.T) {
 }
 
 // An outage that lasts is logged after five seconds, also where its beginning was not because of one before.
-func TestOutageThatLasts(t *testing.T) {
+func TestBreaker_LogsALastingOutage(t *testing.T) {
 	t.Parallel()
 	bubble(t, []string{""}, func(w *world) {
 		outage := func(lasts time.Duration) {

@@ -51,7 +51,7 @@ type Store struct {
 func NewStore(store SharedStore, budget time.Duration, log *slog.Logger) *Store {
 	bs := &breakers{store: store, log: log, born: time.Now(), tripAfter: storeTripAfter,
 		of: make([]atomic.Pointer[breaker], max(1, store.Shards()))}
-	whole := bs.make("")
+	whole := bs.newBreaker("")
 	for i := range bs.of {
 		bs.of[i].Store(whole)
 	}
@@ -85,7 +85,7 @@ func (s *Store) Take(ctx context.Context, c *Call, now time.Time, charges []limi
 	}
 	start := time.Now()
 	if c.timeout == nil {
-		c.timeout = s.timeouts.next(start)
+		c.timeout = s.timeouts.nextTimeout(start)
 	}
 	defer c.finish(errPanic) // unless Take returns: gobreaker waits for the outcome of a probe
 	ok, err = s.store.Take(c.timeout, now, charges, results)
@@ -104,7 +104,7 @@ func (s *Store) Take(ctx context.Context, c *Call, now time.Time, charges []limi
 // Failed reports whether a charge is on the server that failed the last call. It returns true for all charges if the
 // server is unknown.
 func (s *Store) Failed(c *Call, charge *limit.Charge) bool {
-	return c.failed == nil || s.breakers.of[s.breakers.shard(charge)].Load() == c.failed
+	return c.failed == nil || s.breakers.of[s.breakers.shardOf(charge)].Load() == c.failed
 }
 
 // permit is a breaker's permission to call its server. done reports the outcome to the breaker.
@@ -118,9 +118,9 @@ type permit struct {
 // failed one.
 func (s *Store) acquire(c *Call, charges []limit.Charge) error {
 	for i := range charges {
-		shard := s.breakers.shard(&charges[i])
+		shard := s.breakers.shardOf(&charges[i])
 		b := s.breakers.of[shard].Load()
-		if c.permit(b) != nil {
+		if c.findPermit(b) != nil {
 			continue
 		}
 		done, err := b.circuit.Allow()
@@ -135,8 +135,8 @@ func (s *Store) acquire(c *Call, charges []limit.Charge) error {
 	return nil
 }
 
-// permit returns the permit of a breaker, or nil if there is none.
-func (c *Call) permit(b *breaker) *permit {
+// findPermit returns the permit of a breaker, or nil if there is none.
+func (c *Call) findPermit(b *breaker) *permit {
 	for i := range c.permits {
 		if c.permits[i].breaker == b {
 			return &c.permits[i]
@@ -171,7 +171,7 @@ type Guard struct {
 // NewGuard returns a Guard for calls of a kind, which the log names.
 func NewGuard(kind string, budget time.Duration, log *slog.Logger) *Guard {
 	bs := &breakers{log: log.With("calls", kind), born: time.Now(), tripAfter: 1}
-	return &Guard{timeouts: timeouts{budget: budget}, breaker: bs.make("")}
+	return &Guard{timeouts: timeouts{budget: budget}, breaker: bs.newBreaker("")}
 }
 
 // Do makes a call, unless the breaker is open. The context of the call ends with the budget.
@@ -182,7 +182,7 @@ func (g *Guard) Do(call func(context.Context) error) (err error) {
 	}
 	err = errPanic
 	defer func() { done(err) }()
-	err = call(g.timeouts.next(time.Now()))
+	err = call(g.timeouts.nextTimeout(time.Now()))
 	if err != nil {
 		g.breaker.cause.Store(&failure{err})
 	}
@@ -206,7 +206,7 @@ type timeout struct {
 	made time.Time
 }
 
-func (t *timeouts) next(now time.Time) *timeout {
+func (t *timeouts) nextTimeout(now time.Time) *timeout {
 	if last := t.last.Load(); last != nil && now.Sub(last.made) < t.budget/20 {
 		return last
 	}
@@ -235,7 +235,7 @@ func (s *Store) Stats() Stats {
 		StoreCalls: s.calls.Load(), StoreErrors: s.errors.Load(), StoreSkipped: s.skipped.Load(),
 		StoreOpened: s.breakers.opened.Load(), StoreClosed: s.breakers.closed.Load(), StoreLatency: s.latency.read(),
 	}
-	out.Breakers, out.BreakersOpen = s.breakers.count()
+	out.Breakers, out.BreakersOpen = s.breakers.countBreakers()
 	out.StoreOpen = out.BreakersOpen > 0
 	return out
 }

@@ -32,7 +32,7 @@ type Aggregator struct {
 	alarm   alarm
 	full    fullAlarm
 	rules   atomic.Pointer[rules.Set]
-	log     changeLog // used by judge, and by Run after it
+	log     changeLog // used by runTicks, and by Run after it
 	sources *sourceMonitor
 
 	detector *detect.Detector // safe for concurrent use
@@ -76,19 +76,19 @@ func (a *Aggregator) Send(ctx context.Context, counts []hottype.Count) error {
 		}
 		a.counts.Add(uint64(len(part)))
 		if a.detector.AddAll(a.cfg.Now(), part) {
-			a.wake()
+			a.signalCrossing()
 		}
 	}
 	return nil
 }
 
-func (a *Aggregator) wake() { wait.Signal(a.crossed) }
+func (a *Aggregator) signalCrossing() { wait.Signal(a.crossed) }
 
 // SetRules replaces the rules; see detect.Detector.SetRules for the state that is kept.
 func (a *Aggregator) SetRules(set *rules.Set) {
 	a.detector.SetRules(set)
 	a.rules.Store(set)
-	a.wake()
+	a.signalCrossing()
 }
 
 // Forget drops the counts of the keys for which the function which returns true, because another aggregator counts them
@@ -96,7 +96,7 @@ func (a *Aggregator) SetRules(set *rules.Set) {
 // the next tick, which follows at once, they cool.
 func (a *Aggregator) Forget(which func(hottype.Key) bool) {
 	a.detector.Forget(a.cfg.Now(), which)
-	a.wake()
+	a.signalCrossing()
 }
 
 // ForgetPast drops the baselines of all keys, because keys may have come from elsewhere; see
@@ -107,17 +107,17 @@ func (a *Aggregator) ForgetPast() { a.detector.ForgetBaselines() }
 // counted and retried.
 func (a *Aggregator) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	loops.Go(func() { a.judge(ctx) })
+	loops.Go(func() { a.runTicks(ctx) })
 	loops.Go(func() { a.out.run(ctx) })
 	loops.Wait()
-	set, changes := a.tick()
+	set, changes := a.runTick()
 	set.Last = true
 	a.out.publishFinal(context.WithoutCancel(ctx), set)
 	a.publishChanges(changes)
 	return nil
 }
 
-func (a *Aggregator) judge(ctx context.Context) {
+func (a *Aggregator) runTicks(ctx context.Context) {
 	ticker := time.NewTicker(a.cfg.Tick)
 	defer ticker.Stop()
 	var put time.Time // when a set was last handed to the outbox
@@ -129,11 +129,11 @@ func (a *Aggregator) judge(ctx context.Context) {
 		case <-a.crossed:
 		}
 		was := a.hot.Load().NoInput
-		set, changes := a.tick()
+		set, changes := a.runTick()
 		// Half a tick early is better than half a tick late.
-		if len(changes) > 0 || set.NoInput != was || time.Since(put) >= a.cfg.refresh()-a.cfg.Tick/2 {
+		if len(changes) > 0 || set.NoInput != was || time.Since(put) >= a.cfg.refreshInterval()-a.cfg.Tick/2 {
 			put = time.Now()
-			a.out.put(set)
+			a.out.putSet(set)
 		}
 		a.publishChanges(changes) // after put: publishing need not wait for it
 	}
@@ -145,10 +145,10 @@ func (a *Aggregator) publishChanges(changes []detect.Change) {
 	if len(changes) > 0 {
 		a.cfg.OnChange(changes)
 	}
-	a.log.note(changes)
+	a.log.logChanges(changes)
 }
 
-func (a *Aggregator) tick() (report.HotSet, []detect.Change) {
+func (a *Aggregator) runTick() (report.HotSet, []detect.Change) {
 	now := a.cfg.Now()
 	v := a.sources.check(now, len(a.Hot()))
 	if v.incomplete || v.failing {

@@ -117,15 +117,15 @@ func TestNewerSetIsTriedAfterAnOlderOneWasRejected(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(Config{}.withDefaults())
 	set := func(key hottype.Key) report.HotSet { return report.HotSet{Keys: []hottype.HotKey{{Key: key}}} }
-	o.put(set("older"))
-	rejected := o.take()
-	o.putBack(rejected)
-	if again := o.take(); again == nil || again.Keys[0].Key != "older" {
+	o.putSet(set("older"))
+	rejected := o.takeSet()
+	o.putBackSet(rejected)
+	if again := o.takeSet(); again == nil || again.Keys[0].Key != "older" {
 		t.Fatalf("nothing newer came, and %+v is tried", again)
 	}
-	o.put(set("newer"))
-	o.putBack(rejected)
-	if next := o.take(); next == nil || next.Keys[0].Key != "newer" {
+	o.putSet(set("newer"))
+	o.putBackSet(rejected)
+	if next := o.takeSet(); next == nil || next.Keys[0].Key != "newer" {
 		t.Errorf("%+v is tried next", next)
 	}
 }
@@ -250,7 +250,7 @@ func TestTooFewCountersAreSaidOnce(t *testing.T) {
 	})
 }
 
-func TestRulesChangeLive(t *testing.T) {
+func TestSetRules_JudgesAtOnce(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
 	bubble(t, Config{Publish: r, Tick: time.Hour, HotTTL: time.Hour}, func(t *testing.T, a *Aggregator, _ func()) {

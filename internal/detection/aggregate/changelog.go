@@ -21,7 +21,7 @@ type changeLog struct {
 	rules func() *rules.Set // returns the rules in force
 }
 
-func (l changeLog) note(changes []detect.Change) {
+func (l changeLog) logChanges(changes []detect.Change) {
 	if !l.log.Enabled(context.Background(), slog.LevelInfo) {
 		return
 	}
@@ -33,11 +33,11 @@ func (l changeLog) note(changes []detect.Change) {
 func (l changeLog) logChange(c *detect.Change) {
 	h := &c.Hot
 	lasted := []any{
-		"key", short(h.Key), "rule", h.Rule,
-		"for", c.At.Sub(h.Since).Round(time.Millisecond), "peak", tenths(h.PeakRate),
+		"key", shortKey(h.Key), "rule", h.Rule,
+		"for", c.At.Sub(h.Since).Round(time.Millisecond), "peak", roundToTenths(h.PeakRate),
 	}
 	who := []any{
-		"key", short(h.Key), "rule", h.Rule, "rate", tenths(h.Rate), "threshold", l.threshold(h.Rule),
+		"key", shortKey(h.Key), "rule", h.Rule, "rate", roundToTenths(h.Rate), "threshold", l.thresholdOf(h.Rule),
 		"why", h.Why,
 		"clients", "unknown",
 	}
@@ -47,7 +47,7 @@ func (l changeLog) logChange(c *detect.Change) {
 	// The rate that reached the threshold may be over by now, because counts come late, and an aggregator that takes
 	// over a partition reads the counts of the last seconds again.
 	if h.Rate < h.PeakRate {
-		who = append(who, "peak", tenths(h.PeakRate))
+		who = append(who, "peak", roundToTenths(h.PeakRate))
 	}
 	if h.HeaviestClient != "" {
 		who = append(who, "client", h.HeaviestClient, "client_share", h.ClientShare)
@@ -67,7 +67,7 @@ func (l changeLog) logChange(c *detect.Change) {
 	}
 }
 
-func (l changeLog) threshold(rule string) string {
+func (l changeLog) thresholdOf(rule string) string {
 	for _, r := range l.rules().Rules {
 		if r.Name == rule {
 			return r.Hot.String()
@@ -76,12 +76,12 @@ func (l changeLog) threshold(rule string) string {
 	return ""
 }
 
-// short returns a key for the log, which quotes bytes that are not printable.
-func short(key hottype.Key) string {
+// shortKey returns a key for the log, which quotes bytes that are not printable.
+func shortKey(key hottype.Key) string {
 	if len(key) <= maxKey {
 		return string(key)
 	}
 	return strings.ToValidUTF8(string(key[:maxKey]), "") + "…"
 }
 
-func tenths(rate float64) float64 { return math.Round(rate*10) / 10 }
+func roundToTenths(rate float64) float64 { return math.Round(rate*10) / 10 }

@@ -44,7 +44,7 @@ func TestChangeLog_ShowsPeak(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	l := changeLog{log: slog.New(slog.NewTextHandler(&log, nil)), rules: func() *rules.Set { return rulesOf(50) }}
-	l.note([]detect.Change{{Kind: detect.BecameHot, Hot: hottype.HotKey{Key: "topic?id=1", Rule: "topic", Rate: 22,
+	l.logChanges([]detect.Change{{Kind: detect.BecameHot, Hot: hottype.HotKey{Key: "topic?id=1", Rule: "topic", Rate: 22,
 		PeakRate: 55.04}}})
 	if out := log.String(); !strings.Contains(out, `rate=22 threshold="50/s over 5s"`) ||
 		!strings.Contains(out, " peak=55\n") {
@@ -97,7 +97,7 @@ func TestEachChangeHasItsLine(t *testing.T) {
 	now := time.Unix(1000, 0)
 	h := hottype.HotKey{Key: "topic?id=1\x1b", Rule: "topic", Rate: 3.14159, PeakRate: 5, Since: now.Add(-3 * time.Second),
 		HeaviestClient: "192.0.2.1"}
-	l.note([]detect.Change{
+	l.logChanges([]detect.Change{
 		{Hot: h, Kind: detect.LoopBegan, At: now}, {Hot: h, Kind: detect.LoopEnded, At: now},
 		{Hot: h, Kind: detect.Cooled, At: now, Displaced: true},
 		{Hot: hottype.HotKey{Key: "gone", Rule: "gone"}, Kind: detect.BecameHot, At: now},

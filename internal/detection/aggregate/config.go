@@ -60,7 +60,7 @@ const (
 
 func (c Config) withDefaults() Config {
 	c.HotTTL = cmp.Or(max(c.HotTTL, 0), detect.DefaultHotTTL)
-	c.Tick = min(cmp.Or(max(c.Tick, 0), defaultTick), c.refresh())
+	c.Tick = min(cmp.Or(max(c.Tick, 0), defaultTick), c.refreshInterval())
 	c.NoInputTTL = cmp.Or(c.NoInputTTL, hotset.DefaultNoInputTTL)
 	if c.Now == nil {
 		c.Now = time.Now
@@ -72,8 +72,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// refresh returns the longest time between two publications.
-func (c Config) refresh() time.Duration { return max(min(c.HotTTL/4, maxRefresh), time.Millisecond) }
+// refreshInterval returns the longest time between two publications.
+func (c Config) refreshInterval() time.Duration {
+	return max(min(c.HotTTL/4, maxRefresh), time.Millisecond)
+}
 
 // Stats holds the counters of an Aggregator since it was built, and its current state.
 type Stats struct {
@@ -106,11 +108,11 @@ func (a *Aggregator) Stats() Stats {
 		st.IngestLag = max(0, a.cfg.Now().Sub(time.Unix(st.Detect.Newest, 0)))
 	}
 	st.NoInput = a.hot.Load().NoInput
-	st.Publications, _ = a.out.published()
+	st.Publications, _ = a.out.publicationStats()
 	return st
 }
 
-func (o *outbox) published() (stats Publications, failure string) {
+func (o *outbox) publicationStats() (stats Publications, failure string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.stats, o.failure

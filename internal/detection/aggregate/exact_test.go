@@ -29,7 +29,7 @@ func lines(log *bytes.Buffer) (list []string) {
 
 func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-func TestTimesOfAConfig(t *testing.T) {
+func TestConfig_TimesHaveDefaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ hotTTL, tick, wantTTL, wantTick, refresh time.Duration }{
 		{0, 0, 5 * time.Second, 100 * time.Millisecond, time.Second},
@@ -40,15 +40,15 @@ func TestTimesOfAConfig(t *testing.T) {
 		{time.Hour, time.Millisecond, time.Hour, time.Millisecond, time.Second},
 	} {
 		got := Config{HotTTL: c.hotTTL, Tick: c.tick}.withDefaults()
-		if got.HotTTL != c.wantTTL || got.Tick != c.wantTick || got.refresh() != c.refresh ||
+		if got.HotTTL != c.wantTTL || got.Tick != c.wantTick || got.refreshInterval() != c.refresh ||
 			got.NoInputTTL != hotset.DefaultNoInputTTL {
-			t.Errorf("%+v: %v, %v, %v", c, got.HotTTL, got.Tick, got.refresh())
+			t.Errorf("%+v: %v, %v, %v", c, got.HotTTL, got.Tick, got.refreshInterval())
 		}
 	}
 }
 
 // The state of a source changes at exactly its documented times.
-func TestJudgmentOfASource(t *testing.T) {
+func TestSourceMonitor_StatesByTime(t *testing.T) {
 	t.Parallel()
 	const minute = time.Minute
 	type want struct {
@@ -77,7 +77,7 @@ func TestJudgmentOfASource(t *testing.T) {
 		{SourceStatus{At: quiet(90 * minute)}, want{text: "heard 3600.0 s ago"}}, // before the monitor began
 	} {
 		s := &sourceMonitor{cfg: Config{NoInputTTL: minute}, began: at(-time.Hour)}
-		st := s.judge("a", c.h, at(0))
+		st := s.stateOf("a", c.h, at(0))
 		if got := (want{st.NoInput, st.incomplete, st.waits, st.Text}); got != c.want || st.Name != "a" {
 			t.Errorf("%+v: %+v, want %+v", c.h, got, c.want)
 		}
@@ -92,7 +92,7 @@ func TestJudgmentOfASource(t *testing.T) {
 }
 
 // A tape: at a second, the status of the sources; the monitor's result, since when counts are complete, and its log.
-func TestTapeOfTheSources(t *testing.T) {
+func TestSourceMonitor_Tape(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	var a, b SourceStatus
@@ -169,7 +169,7 @@ func TestTapeOfTheSources(t *testing.T) {
 }
 
 // A tape of publications: the log of each, and the counters.
-func TestTapeOfPublications(t *testing.T) {
+func TestOutbox_TapeOfPublications(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	clock := at(0)
@@ -200,15 +200,15 @@ func TestTapeOfPublications(t *testing.T) {
 	} {
 		log.Reset()
 		clock = at(time.Duration(i))
-		o.note(step.ctx, step.err, time.Duration(i+1))
+		o.recordAttempt(step.ctx, step.err, time.Duration(i+1))
 		if step.ctx.Err() == nil {
-			o.report(step.err, 3)
+			o.logTransition(step.err, 3)
 		}
 		got := strings.Join(lines(&log), "|")
 		if !strings.HasPrefix(got, step.message) || (got == "") != (step.message == "") || strings.Contains(got, "|") {
 			t.Errorf("%d: %q, want %q", i, got, step.message)
 		}
-		if got, failure := o.published(); got != step.published || failure != step.failure {
+		if got, failure := o.publicationStats(); got != step.published || failure != step.failure {
 			t.Errorf("%d: %+v, %q, want %+v, %q", i, got, failure, step.published, step.failure)
 		}
 	}
@@ -225,7 +225,7 @@ func TestTapeOfPublications(t *testing.T) {
 }
 
 // A success makes the pauses short again.
-func TestPausesBeginAnew(t *testing.T) {
+func TestOutbox_ResetsPausesAfterSuccess(t *testing.T) {
 	t.Parallel()
 	r := &recorder{err: errDown}
 	bubble(t, Config{Publish: r}, func(t *testing.T, a *Aggregator, _ func()) {
@@ -249,7 +249,7 @@ func TestAgeOfAPublication(t *testing.T) {
 	t.Parallel()
 	clock := at(0)
 	a := New(Config{Rules: rulesOf(2), Now: func() time.Time { return clock }})
-	a.out.note(t.Context(), nil, 0)
+	a.out.recordAttempt(t.Context(), nil, 0)
 	for age, fails := range map[time.Duration]bool{0: false, 5 * time.Second: false, 5*time.Second + 1: true} {
 		if clock = at(age); (a.CheckPublication() != nil) != fails {
 			t.Errorf("%v: %v", age, a.CheckPublication())
@@ -259,7 +259,7 @@ func TestAgeOfAPublication(t *testing.T) {
 
 // Errors are judged once a second, and at once if the clock went back; the alarm begins above its ratio and ends below
 // half of it.
-func TestBoundsOfTheAlarm(t *testing.T) {
+func TestAlarm_Bounds(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	a := alarm{log: logTo(&log), on: map[string]bool{}}
@@ -286,7 +286,7 @@ func TestBoundsOfTheAlarm(t *testing.T) {
 }
 
 // The last 1000 changes are kept, and at most twice as many are held.
-func TestChangesAreBounded(t *testing.T) {
+func TestAggregator_BoundsChanges(t *testing.T) {
 	t.Parallel()
 	clock := at(0)
 	a := New(Config{Rules: rulesOf(2), Now: func() time.Time { return clock }})
@@ -300,7 +300,7 @@ func TestChangesAreBounded(t *testing.T) {
 		if err := a.Send(t.Context(), counts); err != nil {
 			t.Fatal(err)
 		}
-		a.tick()
+		a.runTick()
 		if got := a.Changes(); len(got) != min(next, 1000) || len(a.changes) > 2*keepChanges {
 			t.Errorf("after %d changes %d are kept and %d held", next, len(got), len(a.changes))
 		}
@@ -308,7 +308,7 @@ func TestChangesAreBounded(t *testing.T) {
 }
 
 // A context that ends stops Send between two batches, and the accepted counts are counted.
-func TestSendEndsBetweenBatches(t *testing.T) {
+func TestSend_EndsBetweenBatches(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := 0
@@ -326,15 +326,15 @@ func TestSendEndsBetweenBatches(t *testing.T) {
 	}
 }
 
-func TestKeysInTheLog(t *testing.T) {
+func TestShortKey_FitsTheLog(t *testing.T) {
 	t.Parallel()
-	if got := short(hottype.Key(strings.Repeat("x", 200))); got != strings.Repeat("x", 200) {
+	if got := shortKey(hottype.Key(strings.Repeat("x", 200))); got != strings.Repeat("x", 200) {
 		t.Errorf("%q", got)
 	}
-	if got := short(hottype.Key(strings.Repeat("x", 199) + "ää")); got != strings.Repeat("x", 199)+"…" {
+	if got := shortKey(hottype.Key(strings.Repeat("x", 199) + "ää")); got != strings.Repeat("x", 199)+"…" {
 		t.Errorf("%q", got)
 	}
-	if tenths(1.25) != 1.3 || tenths(-0.04) != 0 || tenths(12) != 12 {
+	if roundToTenths(1.25) != 1.3 || roundToTenths(-0.04) != 0 || roundToTenths(12) != 12 {
 		t.Error("a rate is written to a tenth")
 	}
 }

@@ -33,7 +33,7 @@ func newOutbox(cfg Config) *outbox {
 	return &outbox{cfg: cfg, pending: make(chan struct{}, 1), pause: pause}
 }
 
-func (o *outbox) put(set report.HotSet) {
+func (o *outbox) putSet(set report.HotSet) {
 	o.mu.Lock()
 	if o.set != nil {
 		o.stats.Coalesced++
@@ -43,7 +43,7 @@ func (o *outbox) put(set report.HotSet) {
 	wait.Signal(o.pending)
 }
 
-func (o *outbox) take() *report.HotSet {
+func (o *outbox) takeSet() *report.HotSet {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	set := o.set
@@ -51,8 +51,8 @@ func (o *outbox) take() *report.HotSet {
 	return set
 }
 
-// putBack keeps a set that could not be published, unless a newer set came.
-func (o *outbox) putBack(set *report.HotSet) {
+// putBackSet keeps a set that could not be published, unless a newer set came.
+func (o *outbox) putBackSet(set *report.HotSet) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.set == nil {
@@ -69,7 +69,7 @@ func (o *outbox) run(ctx context.Context) {
 			return
 		case <-o.pending:
 		}
-		set := o.take()
+		set := o.takeSet()
 		if set == nil {
 			continue
 		}
@@ -77,11 +77,11 @@ func (o *outbox) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return // Run publishes a newer set
 		}
-		o.report(err, len(set.Keys))
+		o.logTransition(err, len(set.Keys))
 		if err == nil {
 			continue
 		}
-		o.putBack(set)
+		o.putBackSet(set)
 		// A process that stands by asks again at the moment at which the place may be free.
 		pause, stands := standsBy(err)
 		if !stands {
@@ -109,8 +109,8 @@ func standsBy(err error) (wait time.Duration, yes bool) {
 	return max(s.Standby(), time.Millisecond), true
 }
 
-// report logs when an outage or standing by begins and ends.
-func (o *outbox) report(err error, keys int) {
+// logTransition logs when an outage or standing by begins and ends.
+func (o *outbox) logTransition(err error, keys int) {
 	_, stands := standsBy(err)
 	down := err != nil && !stands
 	switch {
@@ -147,12 +147,12 @@ func (o *outbox) publish(ctx context.Context, set report.HotSet) error {
 	defer cancel()
 	began := time.Now()
 	err := o.cfg.Publish.Publish(attempt, set)
-	o.note(ctx, err, time.Since(began))
+	o.recordAttempt(ctx, err, time.Since(began))
 	return err
 }
 
-// note counts an attempt. An attempt that the end of ctx cut short has not failed.
-func (o *outbox) note(ctx context.Context, err error, took time.Duration) {
+// recordAttempt counts an attempt. An attempt that the end of ctx cut short has not failed.
+func (o *outbox) recordAttempt(ctx context.Context, err error, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, stands := standsBy(err)

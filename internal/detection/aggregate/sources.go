@@ -86,7 +86,7 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	for _, name := range slices.Sorted(maps.Keys(s.cfg.Sources)) {
 		status := s.cfg.Sources[name]()
 		unsure = s.mayPromise(name, status) || unsure
-		st := s.judge(name, status, now)
+		st := s.stateOf(name, status, now)
 		states = append(states, st.SourceState)
 		v.noInput = v.noInput || st.NoInput
 		v.incomplete = v.incomplete || st.incomplete || status.LeftOut
@@ -121,13 +121,13 @@ func (s *sourceMonitor) mayPromise(name string, h SourceStatus) bool {
 	return h.At.Sub(first) < promisedWithin
 }
 
-type judged struct {
+type checkedSource struct {
 	SourceState
 	incomplete, waits bool
 }
 
-func (s *sourceMonitor) judge(name string, h SourceStatus, now time.Time) judged {
-	st := judged{SourceState: SourceState{Name: name}}
+func (s *sourceMonitor) stateOf(name string, h SourceStatus, now time.Time) checkedSource {
+	st := checkedSource{SourceState: SourceState{Name: name}}
 	quiet := now.Sub(h.At)
 	if h.At.Before(s.began) {
 		quiet = now.Sub(s.began)
@@ -229,7 +229,7 @@ func (a *Aggregator) CheckSources() error {
 // place of this one.
 func (a *Aggregator) CheckPublication() error {
 	const old = 5 * time.Second // several publications
-	p, failure := a.out.published()
+	p, failure := a.out.publicationStats()
 	now := a.cfg.Now()
 	switch {
 	case failure != "":

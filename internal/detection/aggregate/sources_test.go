@@ -216,7 +216,7 @@ func TestOneOfTwoSourcesIsAway(t *testing.T) {
 }
 
 // A source that loses the brokers loses its keys before it is silent. They do not cool until it is silent.
-func TestSourceThatFails(t *testing.T) {
+func TestAggregator_CoolsNothingByAFailingSource(t *testing.T) {
 	t.Parallel()
 	var w wire
 	set := rulesOf(2)
@@ -246,10 +246,10 @@ func TestSuspendedProcessDoesNotCoolKeys(t *testing.T) {
 		[]hottype.Count{{Key: "topic?id=1", N: 20, Second: clock.Unix()}}); err != nil {
 		t.Fatal(err)
 	}
-	a.tick()
+	a.runTick()
 	clock = clock.Add(time.Minute) // SIGSTOP, SIGCONT
 	for second := range 12 {
-		a.tick()
+		a.runTick()
 		if got := isHot(a); got != (second < 8) {
 			t.Errorf("%d s after it woke up: hot %v", second, got)
 		}
@@ -260,7 +260,7 @@ func TestSuspendedProcessDoesNotCoolKeys(t *testing.T) {
 	}
 }
 
-func TestPublicationIsChecked(t *testing.T) {
+func TestCheckPublication_ReportsFailures(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
 	r.become(errDown, false)

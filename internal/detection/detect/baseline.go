@@ -52,8 +52,8 @@ func (p *baseline) advance(seconds int64) {
 	p.passed %= baselineStep
 }
 
-// seconds returns the weighted number of seconds in the sums.
-func (p *baseline) seconds() float64 { return p.weight + float64(p.passed) }
+// weightedSeconds returns the weighted number of seconds in the sums.
+func (p *baseline) weightedSeconds() float64 { return p.weight + float64(p.passed) }
 
 // add records the count of a key in one second. A key in a surge counts at most as its average, because otherwise the
 // surge would enter the baseline against which it is measured.
@@ -63,32 +63,32 @@ func (p *baseline) add(hash uint64, key string, n int64, surging bool) {
 	}
 	units := n * baselineUnit
 	if surging {
-		if p.seconds() <= 0 {
+		if p.weightedSeconds() <= 0 {
 			return
 		}
 		_, upper := p.sums.Bounds(hash, key)
-		units = min(units, int64(float64(upper)/p.seconds()))
+		units = min(units, int64(float64(upper)/p.weightedSeconds()))
 	}
 	if units > 0 {
 		p.sums.Add(hash, key, units)
 	}
 }
 
-// of returns an upper bound of the count that a key has in a number of seconds by its baseline. It returns -1 while the
-// baseline has too few seconds, or if p is nil.
-func (p *baseline) of(hash uint64, key string, seconds int64) float64 {
-	if p == nil || p.seconds() < baselineMin {
+// expectedCount returns an upper bound of the count that a key has in a number of seconds by its baseline. It returns
+// -1 while the baseline has too few seconds, or if p is nil.
+func (p *baseline) expectedCount(hash uint64, key string, seconds int64) float64 {
+	if p == nil || p.weightedSeconds() < baselineMin {
 		return -1
 	}
 	_, upper := p.sums.Bounds(hash, key)
-	return (float64(upper)/baselineUnit/p.seconds() + float64(p.ignored)) * float64(seconds)
+	return (float64(upper)/baselineUnit/p.weightedSeconds() + float64(p.ignored)) * float64(seconds)
 }
 
 // ForgetBaselines drops the baselines of all keys. Call it when keys have come whose past is unknown here, because each
 // of them would look like a surge. Until a baseline has enough seconds again, no key becomes hot by surge, and keys
 // that are hot by it cool.
 func (d *Detector) ForgetBaselines() {
-	defer d.hold()()
+	defer d.lockState()()
 	for _, l := range d.shards {
 		l.mu.Lock()
 		for _, h := range l.states {
@@ -114,7 +114,7 @@ type traffic struct {
 
 func newTraffic(t *compiledRule, o Options, seed maphash.Seed, second int64) *traffic {
 	tr := &traffic{seed: seed, many: t.rule.IsCatchAll(), second: second, cfg: window.Config{
-		Window: t.window, Lateness: seconds(o.Lateness), Future: seconds(o.Future), Counters: o.Counters,
+		Window: t.window, Lateness: wholeSeconds(o.Lateness), Future: wholeSeconds(o.Future), Counters: o.Counters,
 	}}
 	tr.totals = window.New(tr.cfg, second)
 	return tr
@@ -137,8 +137,8 @@ func (tr *traffic) add(now int64, runs []requestRun) {
 
 func (tr *traffic) hash(resource string) uint64 { return maphash.String(tr.seed, resource) }
 
-// total returns an upper bound of the requests for a resource in the window.
-func (tr *traffic) total(now int64, resource string) int64 {
+// upperTotal returns an upper bound of the requests for a resource in the window.
+func (tr *traffic) upperTotal(now int64, resource string) int64 {
 	if !tr.many {
 		resource = ""
 	}
@@ -149,8 +149,8 @@ func (tr *traffic) total(now int64, resource string) int64 {
 	return upper
 }
 
-// totalBefore returns the upper bound for the window that ended when second now began.
-func (tr *traffic) totalBefore(now int64, resource string) int64 {
+// upperTotalBefore returns the upper bound for the window that ended when second now began.
+func (tr *traffic) upperTotalBefore(now int64, resource string) int64 {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.advance(now)
@@ -169,15 +169,15 @@ func (tr *traffic) advance(second int64) {
 	}
 }
 
-// resource returns the name under which requests for a key are counted.
-func (tr *traffic) resource(key hottype.Key) string {
+// countedResource returns the name under which requests for a key are counted.
+func (tr *traffic) countedResource(key hottype.Key) string {
 	if !tr.many {
 		return ""
 	}
 	return string(resourceOf(key))
 }
 
-func (tr *traffic) bytes() int {
+func (tr *traffic) memoryBytes() int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return tr.totals.Stats().Bytes

@@ -37,20 +37,20 @@ func TestBaselineTape(t *testing.T) {
 			weight = (weight + 10) * fade
 		}
 		seconds := weight + float64(second%10)
-		if math.Abs(b.seconds()-seconds) > 1e-9 {
-			t.Fatalf("after %d s: %v seconds, want %v", second, b.seconds(), seconds)
+		if math.Abs(b.weightedSeconds()-seconds) > 1e-9 {
+			t.Fatalf("after %d s: %v seconds, want %v", second, b.weightedSeconds(), seconds)
 		}
 		want := -1.0
 		if seconds >= 60 {
 			want = (float64(is(3, "heavy"))/1024/seconds + 2) * 5
 		}
-		if got := b.of(3, "heavy", 5); got != want {
+		if got := b.expectedCount(3, "heavy", 5); got != want {
 			t.Errorf("after %d s: %v in five seconds, want %v", second, got, want)
 		}
 	}
 	before := is(3, "heavy")
 	b.add(3, "heavy", 1000, true) // counts as its average
-	if got, want := is(3, "heavy")-before, int64(float64(before)/b.seconds()); got != want || want < 1 {
+	if got, want := is(3, "heavy")-before, int64(float64(before)/b.weightedSeconds()); got != want || want < 1 {
 		t.Errorf("a surge adds %d units, want %d", got, want)
 	}
 	b.add(3, "heavy", 100, false)
@@ -76,8 +76,9 @@ func TestBaselineAtOnce(t *testing.T) {
 			slow.advance(1)
 		}
 		quick.advance(seconds)
-		if a, b := slow.of(1, "k", 1), quick.of(1, "k", 1); math.Abs(a-b) > 1e-6 || slow.passed != quick.passed ||
-			math.Abs(slow.seconds()-quick.seconds()) > 1e-6 {
+		if a, b := slow.expectedCount(1, "k", 1), quick.expectedCount(1, "k", 1); math.Abs(a-b) > 1e-6 ||
+			slow.passed != quick.passed ||
+			math.Abs(slow.weightedSeconds()-quick.weightedSeconds()) > 1e-6 {
 			t.Errorf("%d s: %v and %v, %d and %d passed", seconds, a, b, slow.passed, quick.passed)
 		}
 	}
@@ -94,17 +95,17 @@ func TestTrafficTape(t *testing.T) {
 			Counters: 100},
 			maphash.MakeSeed(), 100)
 		tr.add(100, []requestRun{{"", 100, 3}, {"", 100, 4}})
-		if got := tr.total(100-c.back, "whatever"); got != c.want {
+		if got := tr.upperTotal(100-c.back, "whatever"); got != c.want {
 			t.Errorf("%d s back: %d, want %d", c.back, got, c.want)
 		}
 	}
 	tr := newTraffic(&compiledRule{rule: &rules.Rule{Name: "*"}, window: 5}, Options{Counters: 100},
 		maphash.MakeSeed(), 100)
-	a, b := tr.resource(hottype.Key("a?x=1")), tr.resource(hottype.Key("b?x=1"))
+	a, b := tr.countedResource(hottype.Key("a?x=1")), tr.countedResource(hottype.Key("b?x=1"))
 	tr.add(100, []requestRun{{a, 100, 3}, {b, 100, 4}})
 	tr.add(102, []requestRun{{a, 102, 2}})
 	for second, want := range map[int64][2]int64{102: {5, 4}} {
-		if x, y := tr.total(second, a), tr.total(second, b); x != want[0] || y != want[1] {
+		if x, y := tr.upperTotal(second, a), tr.upperTotal(second, b); x != want[0] || y != want[1] {
 			t.Errorf("%d and %d, want %v", x, y, want)
 		}
 	}
@@ -115,26 +116,26 @@ func TestTrafficTape(t *testing.T) {
 		} else if second > 106 {
 			wantA = 0
 		}
-		if x, y := tr.total(second, a), tr.total(second, b); x != wantA || y != wantB {
+		if x, y := tr.upperTotal(second, a), tr.upperTotal(second, b); x != wantA || y != wantB {
 			t.Errorf("at %d: %d and %d, want %d and %d", second, x, y, wantA, wantB)
 		}
 	}
 }
 
-func TestListedKeys(t *testing.T) {
+func TestCompiledRule_MaxListed(t *testing.T) {
 	t.Parallel()
-	if got := compileRule(topic(0)).listed(); got != 20_064 {
+	if got := compileRule(topic(0)).maxListed(); got != 20_064 {
 		t.Errorf("without max_hot %d are listed, want 20,064", got)
 	}
 	for most, want := range map[int]int{1: 66, 100: 264} {
-		if got := (&compiledRule{maxHot: most}).listed(); got != want {
+		if got := (&compiledRule{maxHot: most}).maxListed(); got != want {
 			t.Errorf("of %d hot keys %d are listed, want %d", most, got, want)
 		}
 	}
 }
 
 // most returns the tag with most keys if it has more than its share of all.
-func TestTagWithMostKeys(t *testing.T) {
+func TestTagOverShare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		keys map[uint32]int
@@ -146,7 +147,7 @@ func TestTagWithMostKeys(t *testing.T) {
 		{map[uint32]int{7: 1}, 1, 7}, {map[uint32]int{7: 1}, 1 << 20, 0},
 	} {
 		for range 10 {
-			if got := most(c.keys, c.all); got != c.want {
+			if got := tagOverShare(c.keys, c.all); got != c.want {
 				t.Fatalf("%v of %d: %d, want %d", c.keys, c.all, got, c.want)
 			}
 		}
@@ -166,14 +167,14 @@ func TestClientsOfWhomNothingIsKnown(t *testing.T) {
 		{true, 100, 60, 100, 1}, {false, 100, 60, 3, 100},
 	} {
 		cs.anonymous = c.anonymous
-		if got := cs.judge("k", 100, c.sum, c.threshold, c.minClients); got.effective != c.want || got.known {
+		if got := cs.estimateOf("k", 100, c.sum, c.threshold, c.minClients); got.effective != c.want || got.known {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }
 
 // Stats adds up the counters of all shards.
-func TestStatsAddUp(t *testing.T) {
+func TestStats_AddsUpShards(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(5)), Options{Counters: 1000, Shards: 2})
 	const n = 20_000
@@ -226,7 +227,7 @@ func TestStaysViralTape(t *testing.T) {
 	}
 }
 
-func TestGrainOfSketches(t *testing.T) {
+func TestClientSketches_ChooseTheirGrain(t *testing.T) {
 	t.Parallel()
 	for window, want := range map[int64]int64{0: 1, 1: 1, 8: 1, 9: 2, 16: 2, 17: 3, 60: 8} {
 		if got := newClientSketches(window, &sketchBudget{}).grain; got != want {
@@ -248,7 +249,7 @@ func TestResourceOfAnAlias(t *testing.T) {
 }
 
 // Every method releases its locks.
-func TestNothingStaysLocked(t *testing.T) {
+func TestDetector_ReleasesItsLocks(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(5), surging(), catchAll()), Options{Shards: 2})
 	for name, call := range map[string]func(){
@@ -292,12 +293,12 @@ func TestBaselineAtOnceAndOneByOne(t *testing.T) {
 				one.advance(1)
 			}
 			all.advance(seconds)
-			if one.seconds() != all.seconds() || one.passed != all.passed || one.sums.Len() != all.sums.Len() ||
-				one.sums.Error() != all.sums.Error() {
+			if one.weightedSeconds() != all.weightedSeconds() || one.passed != all.passed ||
+				one.sums.Len() != all.sums.Len() || one.sums.Error() != all.sums.Error() {
 				t.Errorf("%d keys in %d counters, %d s: %v and %v seconds, %d and %d keys, errors %d and %d", c[1],
 					c[0],
-					seconds, one.seconds(), all.seconds(), one.sums.Len(), all.sums.Len(), one.sums.Error(),
-					all.sums.Error())
+					seconds, one.weightedSeconds(), all.weightedSeconds(), one.sums.Len(), all.sums.Len(),
+					one.sums.Error(), all.sums.Error())
 			}
 		}
 	}
@@ -330,7 +331,7 @@ func TestTrafficAfterAWrongClock(t *testing.T) {
 		maphash.MakeSeed(), 1000)
 	for second := int64(100); second < 110; second++ {
 		tr.add(second, []requestRun{{"", second, 2}})
-		if got, want := tr.total(second, ""), min(10, 2*(second-99)); got != want {
+		if got, want := tr.upperTotal(second, ""), min(10, 2*(second-99)); got != want {
 			t.Errorf("at %d: %d, want %d", second, got, want)
 		}
 	}

@@ -50,7 +50,7 @@ func (b *batch) fetch(counts []hottype.Count) {
 	}
 }
 
-func (b *batch) put(rule, shard, i int) {
+func (b *batch) addCount(rule, shard, i int) {
 	b.shards[shard] = append(b.shards[shard], int32(i))
 	if n := len(b.present); n > 0 && b.present[n-1] == rule || slices.Contains(b.present, rule) {
 		return
@@ -58,11 +58,11 @@ func (b *batch) put(rule, shard, i int) {
 	b.present = append(b.present, rule)
 }
 
-func (b *batch) of(shard int) []int32 { return b.shards[shard] }
+func (b *batch) countsOf(shard int) []int32 { return b.shards[shard] }
 
-// group returns the first counts of a shard that belong to one rule, at most warmBatch, and stores their hashes in
+// nextGroup returns the first counts of a shard that belong to one rule, at most warmBatch, and stores their hashes in
 // b.warm. Their counters are then fetched together.
-func (b *batch) group(mine []int32) []int32 {
+func (b *batch) nextGroup(mine []int32) []int32 {
 	rule := b.rule[mine[0]]
 	for k, i := range mine[:min(len(mine), warmBatch)] {
 		if b.rule[i] != rule {
@@ -73,8 +73,8 @@ func (b *batch) group(mine []int32) []int32 {
 	return mine[:min(len(mine), warmBatch)]
 }
 
-// find returns the index of the rule that judges key, or -1 if no rule does.
-func (b *batch) find(key hottype.Key) int {
+// ruleFor returns the index of the rule that judges key, or -1 if no rule does.
+func (b *batch) ruleFor(key hottype.Key) int {
 	if n := len(b.resource); n > 0 && len(key) >= n && string(key[:n]) == b.resource &&
 		(len(key) == n || key[n] == '?') {
 		return b.last
@@ -83,20 +83,20 @@ func (b *batch) find(key hottype.Key) int {
 	if !strings.HasPrefix(string(key), aliasPrefix) {
 		b.resource = key.Resource()
 	}
-	b.last = b.routes.of(key)
+	b.last = b.routes.ruleFor(key)
 	return b.last
 }
 
-// runs returns the counts of a rule, joined where the same resource and second follow each other. They are valid until
-// the next call.
-func (b *batch) runs(rule int, tr *traffic, counts []hottype.Count) []requestRun {
+// requestRuns returns the counts of a rule, joined where the same resource and second follow each other. They are valid
+// until the next call.
+func (b *batch) requestRuns(rule int, tr *traffic, counts []hottype.Count) []requestRun {
 	b.found = b.found[:0]
 	for i := range counts {
 		c := &counts[i]
 		if int(b.rule[i]) != rule || c.N <= 0 {
 			continue
 		}
-		resource := tr.resource(c.Key)
+		resource := tr.countedResource(c.Key)
 		if k := len(b.found) - 1; k >= 0 && b.found[k].second == c.Second && b.found[k].resource == resource {
 			b.found[k].n += min(c.N, maxRun)
 			continue

@@ -20,27 +20,27 @@ type candidate struct {
 	watch int // the number of its watch in the window
 
 	hysteresis
-	since  time.Time // when it became hot
-	became int64     // the second in which its count reached the threshold; since is later if it was a loop
-	peak   float64   // greatest rate since then, requests per second
+	since           time.Time // when it became hot
+	thresholdSecond int64     // the second in which its count reached the threshold; since is later if it was a loop
+	peak            float64   // greatest rate since then, requests per second
 
 	loop loopState
 
-	seen  bool // a Tick has judged it since it became hot
-	shown bool // in the hot set of the last Tick
-	gone  bool // no longer listed
+	seen     bool // a Tick has judged it since it became hot
+	inHotSet bool // in the hot set of the last Tick
+	unlisted bool // no longer listed
 }
 
 // totalOf returns the number of requests for the resource of c in the window. If the rule has one resource, it is read
 // once in each pass over the candidates.
 func (h *ruleState) totalOf(c *candidate) int64 {
 	if h.traffic.many || h.total == unasked {
-		h.total = h.traffic.total(h.second, h.traffic.resource(c.key))
+		h.total = h.traffic.upperTotal(h.second, h.traffic.countedResource(c.key))
 	}
 	return h.total
 }
 
-func (h *ruleState) thresholds(c *candidate) [criteria]thresholds {
+func (h *ruleState) currentThresholds(c *candidate) [criteria]thresholds {
 	var total int64
 	if h.compiled.rule.Hot.Share > 0 {
 		total = h.totalOf(c)
@@ -49,7 +49,7 @@ func (h *ruleState) thresholds(c *candidate) [criteria]thresholds {
 }
 
 func (h *ruleState) thresholdsOf(c *candidate, total int64) [criteria]thresholds {
-	return h.compiled.criteriaThresholds(total, h.baseline.of(c.hash, string(c.key), h.compiled.window))
+	return h.compiled.criteriaThresholds(total, h.baseline.expectedCount(c.hash, string(c.key), h.compiled.window))
 }
 
 // onThreshold lists the key at a place of the window, whose count has reached the limit or its threshold, and reports
@@ -58,7 +58,7 @@ func (h *ruleState) onThreshold(place int, now time.Time) bool {
 	h.total = unasked
 	id := h.counts.WatchOf(place)
 	if id < 0 {
-		if h.full && h.belowLine(place) {
+		if h.full && h.isBelowLine(place) {
 			return false
 		}
 		if !canon.IsCanonical(hottype.Key(h.counts.Key(place))) {
@@ -66,19 +66,19 @@ func (h *ruleState) onThreshold(place int, now time.Time) bool {
 			h.notCanonical++
 			return false
 		}
-		if h.listed >= h.compiled.listed() {
-			h.prune()
+		if h.listed >= h.compiled.maxListed() {
+			h.pruneCandidates()
 		}
 		id = h.counts.Watch(place, h.compiled.rateThreshold())
 		key := hottype.Key(h.counts.Key(place))
-		h.list(&candidate{key: key, hash: h.counts.Hash(place), watch: id})
+		h.addCandidate(&candidate{key: key, hash: h.counts.Hash(place), watch: id})
 	} else {
 		h.counts.SetThreshold(id, -1)
 	}
-	return h.evaluate(h.candidates[id], now)
+	return h.evaluateCandidate(h.candidates[id], now)
 }
 
-func (h *ruleState) list(c *candidate) {
+func (h *ruleState) addCandidate(c *candidate) {
 	for len(h.candidates) <= c.watch {
 		h.candidates = append(h.candidates, nil)
 	}
@@ -86,33 +86,33 @@ func (h *ruleState) list(c *candidate) {
 	h.listed++
 }
 
-func (h *ruleState) unlist(c *candidate) {
+func (h *ruleState) removeCandidate(c *candidate) {
 	h.counts.Unwatch(c.watch)
 	h.candidates[c.watch] = nil
 	h.listed--
-	c.gone = true
+	c.unlisted = true
 }
 
-// evaluate applies the current count of a candidate, and reports whether it became hot.
-func (h *ruleState) evaluate(c *candidate, now time.Time) bool {
-	was := c.any()
+// evaluateCandidate applies the current count of a candidate, and reports whether it became hot.
+func (h *ruleState) evaluateCandidate(c *candidate, now time.Time) bool {
+	was := c.isHot()
 	if !was && h.withholds(c.key) {
 		return false
 	}
 	sum := h.counts.SumOf(c.watch)
-	needs := h.thresholds(c)
+	needs := h.currentThresholds(c)
 	c.update(&needs, sum, now)
-	if h.late {
+	if h.hasLateCounts {
 		h.evaluateBefore(c, &needs, sum)
 	}
-	if !was && c.any() {
-		c.since, c.became, c.peak, c.seen = now, h.second, 0, false
+	if !was && c.isHot() {
+		c.since, c.thresholdSecond, c.peak, c.seen = now, h.second, 0, false
 	}
-	if h.late {
+	if h.hasLateCounts {
 		sum = max(sum, h.counts.BeforeOf(c.watch))
 	}
-	c.peak = max(c.peak, h.rate(sum))
-	return !was && c.any()
+	c.peak = max(c.peak, h.rateOf(sum))
+	return !was && c.isHot()
 }
 
 // evaluateBefore applies the count of a candidate in the window that ended when this second began. A count is judged in
@@ -122,17 +122,17 @@ func (h *ruleState) evaluate(c *candidate, now time.Time) bool {
 func (h *ruleState) evaluateBefore(c *candidate, needs *[criteria]thresholds, sum int64) {
 	then := h.compiled.criteriaThresholds(0, 0)
 	if h.compiled.rule.Hot.Share > 0 || h.baseline != nil {
-		then = h.thresholdsOf(c, h.traffic.totalBefore(h.second, h.traffic.resource(c.key)))
+		then = h.thresholdsOf(c, h.traffic.upperTotalBefore(h.second, h.traffic.countedResource(c.key)))
 	}
 	c.updateBefore(&then, h.counts.BeforeOf(c.watch), time.Unix(h.second, 0), needs, sum)
 }
 
-// prune drops the lightest candidates that are not in the hot set, when a rule with a low threshold has very many.
-// Until the next second, a key must be heavier than the dropped candidates to be listed.
-func (h *ruleState) prune() {
+// pruneCandidates drops the lightest candidates that are not in the hot set, when a rule with a low threshold has very
+// many. Until the next second, a key must be heavier than the dropped candidates to be listed.
+func (h *ruleState) pruneCandidates() {
 	var others []*candidate
 	for _, c := range h.candidates {
-		if c != nil && !c.shown {
+		if c != nil && !c.inHotSet {
 			others = append(others, c)
 		}
 	}
@@ -140,29 +140,29 @@ func (h *ruleState) prune() {
 	claims := make([]origins.Claim, len(others))
 	for i, c := range others {
 		sum := h.counts.SumOf(c.watch)
-		h.lookAtClients(c, h.second, sum)
+		h.estimateClients(c, h.second, sum)
 		claims[i] = c.loop.clients.claim(float64(sum), sum, i)
 	}
 	stay := min(max(0, h.compiled.maxHot+32-(h.listed-len(others))), len(others))
 	origins.Rank(claims, stay)
-	h.line = origins.LineOf(claims, stay)
+	h.pruneLine = origins.LineOf(claims, stay)
 	if stay < len(claims) {
 		h.counts.SetLimit(max(h.compiled.least, int64(claims[stay].Weight)+1))
 	}
 	for _, claim := range claims[stay:] {
-		h.unlist(others[claim.Index])
+		h.removeCandidate(others[claim.Index])
 		h.pruned++
 	}
 	h.full = true
 }
 
-// belowLine reports whether the key at a place would be pruned again at once.
-func (h *ruleState) belowLine(place int) bool {
+// isBelowLine reports whether the key at a place would be pruned again at once.
+func (h *ruleState) isBelowLine(place int) bool {
 	key := hottype.Key(h.counts.Key(place))
 	sum := h.counts.At(place)
-	p := h.clients.origin(key, h.second, sum)
+	p := h.clients.originOf(key, h.second, sum)
 	c := p.claim(float64(sum), sum, 0)
-	return h.line.Below(&c)
+	return h.pruneLine.Below(&c)
 }
 
 // maxLoops is the maximum number of loops of one rule that are shown. The heaviest are shown.
@@ -176,14 +176,14 @@ type loopState struct {
 	confirmed     bool  // its clients are known to be enough, and not only assumed to be
 	// loopSince is the time since which its clients, each capped, would not keep it hot; zero while they do.
 	loopSince time.Time
-	shown     bool // in the loops of the last Tick
+	inLoops   bool // in the loops of the last Tick
 }
 
-// heavier returns the last second of the window by which the clients of a candidate are judged, and the count in it. It
-// is the window that ends now, or the window before if that is heavier and either counts of it came late or the key
-// reached its threshold in its last second.
-func (h *ruleState) heavier(c *candidate, w *window.Watched) (second, sum int64) {
-	if (h.late || c.became == h.second-1) && w.Before > w.Sum {
+// heavierWindow returns the last second of the window by which the clients of a candidate are judged, and the count in
+// it. It is the window that ends now, or the window before if that is heavier and either counts of it came late or the
+// key reached its threshold in its last second.
+func (h *ruleState) heavierWindow(c *candidate, w *window.Watched) (second, sum int64) {
+	if (h.hasLateCounts || c.thresholdSecond == h.second-1) && w.Before > w.Sum {
 		return h.second - 1, w.Before
 	}
 	return h.second, w.Sum
@@ -196,7 +196,7 @@ func (h *ruleState) isViral(c *candidate, now, whole time.Time, second, sum int6
 	if want > 1 {
 		s.checkedSecond = 0
 	}
-	h.lookAtClients(c, second, sum)
+	h.estimateClients(c, second, sum)
 	was := s.viral
 	switch {
 	case want <= 1:
@@ -207,17 +207,17 @@ func (h *ruleState) isViral(c *candidate, now, whole time.Time, second, sum int6
 		s.viral = s.clients.effective >= c.hot
 		s.confirmed, s.loopSince = s.viral && s.clients.known, time.Time{}
 	}
-	if s.viral != was && (c.shown || s.shown) {
+	if s.viral != was && (c.inHotSet || s.inLoops) {
 		c.since = now
 	}
 	return s.viral
 }
 
-// lookAtClients estimates the clients of a candidate, once in a second.
-func (h *ruleState) lookAtClients(c *candidate, second, sum int64) {
+// estimateClients estimates the clients of a candidate, once in a second.
+func (h *ruleState) estimateClients(c *candidate, second, sum int64) {
 	if s := &c.loop; s.checkedSecond != second {
 		s.checkedSecond = second
-		s.clients = h.clients.judge(c.key, second, sum, c.hot, int64(h.compiled.rule.Hot.MinClients))
+		s.clients = h.clients.estimateOf(c.key, second, sum, c.hot, int64(h.compiled.rule.Hot.MinClients))
 	}
 }
 
@@ -243,7 +243,7 @@ func (s *loopState) staysViral(c *candidate, now, whole time.Time, cool time.Dur
 // returned since the last Tick.
 func (h *ruleState) recheckClients(c *candidate, sum int64) {
 	if s := &c.loop; s.viral && !s.loopSince.IsZero() {
-		p := h.clients.judge(c.key, h.second, sum, c.hot, int64(h.compiled.rule.Hot.MinClients))
+		p := h.clients.estimateOf(c.key, h.second, sum, c.hot, int64(h.compiled.rule.Hot.MinClients))
 		if p.effective >= c.release {
 			s.loopSince = time.Time{}
 		}
@@ -259,8 +259,8 @@ func (t *tick) changeTime(v *view) time.Time {
 	return v.hot.Since
 }
 
-// share moves the views that get one of the places to the front, heaviest first; see [origins.Rank].
-func share(views []view, places int) {
+// rankViews moves the views that get one of the places to the front, heaviest first; see [origins.Rank].
+func rankViews(views []view, places int) {
 	if len(views) <= places {
 		return
 	}

@@ -102,7 +102,7 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 	}
 }
 
-type asked struct {
+type recordedClients struct {
 	clients *hottype.ClientSketch // valid until of is called again
 	unnamed int64                 // requests without a client
 	// requests is the number of recorded requests; network and sender are the origins of most of them.
@@ -110,17 +110,18 @@ type asked struct {
 	network, sender hottype.Origin
 }
 
-func (a *asked) add(at *sketchSlot) {
+func (a *recordedClients) add(at *sketchSlot) {
 	a.requests += at.requests
 	a.network.Add(at.network.Tag, at.network.N)
 	a.sender.Add(at.sender.Tag, at.sender.N)
 }
 
-// of returns the clients recorded for a key in the window that ends with second now, and false if there are none.
-func (cs *clientSketches) of(key hottype.Key, now int64) (a asked, ok bool) {
+// clientsOf returns the clients recorded for a key in the window that ends with second now, and false if there are
+// none.
+func (cs *clientSketches) clientsOf(key hottype.Key, now int64) (a recordedClients, ok bool) {
 	clientsketch.Reset(&cs.whole)
 	a.clients = &cs.whole
-	cs.each(key, now, func(at *sketchSlot) {
+	cs.eachSlot(key, now, func(at *sketchSlot) {
 		clientsketch.Merge(&cs.whole, &at.sketch)
 		a.unnamed += at.anonymous
 		a.add(at)
@@ -129,18 +130,18 @@ func (cs *clientSketches) of(key hottype.Key, now int64) (a asked, ok bool) {
 	return a, a.requests > 0
 }
 
-// origin estimates the network and the sender behind the sum of a key. It costs less than judge.
-func (cs *clientSketches) origin(key hottype.Key, now, sum int64) clientEstimate {
-	var a asked
-	cs.each(key, now, a.add)
+// originOf estimates the network and the sender behind the sum of a key. It costs less than estimateOf.
+func (cs *clientSketches) originOf(key hottype.Key, now, sum int64) clientEstimate {
+	var a recordedClients
+	cs.eachSlot(key, now, a.add)
 	if a.requests == 0 || a.requests < sum/knownFrom {
 		return clientEstimate{network: hottype.Origin{Tag: unknownNetwork, N: sum}}
 	}
 	return clientEstimate{network: a.partOf(a.network, sum), sender: a.partOf(a.sender, sum)}
 }
 
-// each calls f with the parts of a key in the window that ends with second now.
-func (cs *clientSketches) each(key hottype.Key, now int64, f func(*sketchSlot)) {
+// eachSlot calls f with the parts of a key in the window that ends with second now.
+func (cs *clientSketches) eachSlot(key hottype.Key, now int64, f func(*sketchSlot)) {
 	p := cs.keys[key]
 	if p == nil {
 		return
@@ -196,20 +197,20 @@ const knownFrom = 4
 // unknownNetwork is a tag that no network has.
 const unknownNetwork = 1
 
-// judge estimates the clients of a key by its sum over the window, the threshold of its rule and the rule's minimum
-// number of clients (0: any number).
+// estimateOf estimates the clients of a key by its sum over the window, the threshold of its rule and the rule's
+// minimum number of clients (0: any number).
 //
 // A key is viral if it reaches its threshold although each client counts for at most threshold/minClients. That takes
 // at least minClients clients, and many clients still pass if a few loops add requests to them. All requests without a
 // client count as a single client, so that a sender that names no clients, such as a forger, makes no key hot alone.
 // Keys without records count likewise: otherwise a client that fills the room for sketches would pass for many.
-func (cs *clientSketches) judge(key hottype.Key, now, sum int64, threshold, minClients int64) clientEstimate {
+func (cs *clientSketches) estimateOf(key hottype.Key, now, sum int64, threshold, minClients int64) clientEstimate {
 	most := max(1, float64(threshold)/float64(max(minClients, 1)))
-	p := cs.origin(key, now, sum)
+	p := cs.originOf(key, now, sum)
 	if p.effective = sum; cs.anonymous {
 		p.effective = min(sum, int64(most))
 	}
-	a, _ := cs.of(key, now)
+	a, _ := cs.clientsOf(key, now)
 	kept := a.clients.Attributed + a.unnamed
 	if kept == 0 {
 		return p
@@ -226,7 +227,7 @@ func (cs *clientSketches) judge(key hottype.Key, now, sum int64, threshold, minC
 
 // partOf returns the origin o with its part of a sum, as if requests that were not recorded were like the recorded
 // ones.
-func (a *asked) partOf(o hottype.Origin, sum int64) hottype.Origin {
+func (a *recordedClients) partOf(o hottype.Origin, sum int64) hottype.Origin {
 	o.N = int64(math.Ceil(float64(sum) * min(1, float64(o.N)/float64(a.requests))))
 	return o
 }

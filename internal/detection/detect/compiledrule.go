@@ -42,18 +42,20 @@ type thresholds struct{ hot, release int64 }
 
 var noThresholds = thresholds{never, never}
 
-// thresholds returns the thresholds of a criterion for a required count, which need not be a whole number. Both are at
-// least 1, so that a key without traffic always cools.
-func (t *compiledRule) thresholds(product float64) thresholds {
+// thresholdsFor returns the thresholds of a criterion for a required count, which need not be a whole number. Both are
+// at least 1, so that a key without traffic always cools.
+func (t *compiledRule) thresholdsFor(product float64) thresholds {
 	hot := max(1, rules.LeastCount(product))
 	return thresholds{hot, min(hot, max(1, rules.LeastCount(product*t.rule.Hot.ReleaseRatio)))}
 }
 
 func compileRule(r *rules.Rule) *compiledRule {
 	h := r.Hot
-	t := &compiledRule{rule: r, window: max(1, seconds(h.Window)), rate: noThresholds, least: never, maxHot: h.MaxHot}
+	t := &compiledRule{
+		rule: r, window: max(1, wholeSeconds(h.Window)), rate: noThresholds, least: never, maxHot: h.MaxHot,
+	}
 	if h.Rate > 0 {
-		t.rate = t.thresholds(h.RateCount())
+		t.rate = t.thresholdsFor(h.RateCount())
 	}
 	if least := h.MinCount(); least > 0 { // else there is no criterion, and hot keys cool
 		t.least = least
@@ -64,9 +66,9 @@ func compileRule(r *rules.Rule) *compiledRule {
 	return t
 }
 
-// listed returns the maximum number of keys that a shard lists. It exceeds the number that is published, so that the
+// maxListed returns the maximum number of keys that a shard lists. It exceeds the number that is published, so that the
 // lightest keys are not searched for after every new key.
-func (t *compiledRule) listed() int { return 2*t.maxHot + 64 }
+func (t *compiledRule) maxListed() int { return 2*t.maxHot + 64 }
 
 // rateThreshold returns the count at which a key that is listed but not hot is judged again before the next Tick, or -1
 // if the rule has no rate above its lowest threshold.
@@ -83,10 +85,10 @@ func (t *compiledRule) criteriaThresholds(total int64, past float64) (n [criteri
 	n = [criteria]thresholds{t.rate, noThresholds, noThresholds}
 	h := &t.rule.Hot
 	if h.Share > 0 {
-		n[byShare] = t.thresholds(max(h.MinRateCount(), h.Share*float64(total)))
+		n[byShare] = t.thresholdsFor(max(h.MinRateCount(), h.Share*float64(total)))
 	}
 	if h.Surge > 0 && past >= 0 {
-		n[bySurge] = t.thresholds(max(h.MinRateCount(), h.Surge*past))
+		n[bySurge] = t.thresholdsFor(max(h.MinRateCount(), h.Surge*past))
 	}
 	return n
 }
@@ -100,7 +102,7 @@ type hysteresis struct {
 	thresholds        // the lowest of all criteria at the last update
 }
 
-func (h *hysteresis) any() bool { return h.on != [criteria]bool{} }
+func (h *hysteresis) isHot() bool { return h.on != [criteria]bool{} }
 
 // update applies the count of the current window at time at.
 func (h *hysteresis) update(needs *[criteria]thresholds, sum int64, at time.Time) {
@@ -117,7 +119,7 @@ func (h *hysteresis) update(needs *[criteria]thresholds, sum int64, at time.Time
 			h.below[i] = at
 		}
 	}
-	h.name()
+	h.nameCriteria()
 }
 
 // updateBefore applies the count of the window that ended at time at, the beginning of the current second. If that
@@ -136,7 +138,7 @@ func (h *hysteresis) updateBefore(needs *[criteria]thresholds, count int64, at t
 			h.below[i] = at
 		}
 	}
-	h.name()
+	h.nameCriteria()
 }
 
 // expire ends the criteria that have cooled by now, and reports whether any criterion is left. Cooling begins at time
@@ -147,11 +149,11 @@ func (h *hysteresis) expire(now, whole time.Time, cool time.Duration) bool {
 			h.on[i], h.below[i] = false, time.Time{}
 		}
 	}
-	h.name()
-	return h.any()
+	h.nameCriteria()
+	return h.isHot()
 }
 
-func (h *hysteresis) name() {
+func (h *hysteresis) nameCriteria() {
 	names := [1 << criteria]string{"", "rate", "share", "rate+share", "surge", "rate+surge", "share+surge",
 		"rate+share+surge"}
 	set := 0
@@ -185,8 +187,8 @@ func newRoutes(set *rules.Set) *routes {
 	return r
 }
 
-// of returns the index of the rule that judges key, or -1 if no rule does.
-func (r *routes) of(key hottype.Key) int {
+// ruleFor returns the index of the rule that judges key, or -1 if no rule does.
+func (r *routes) ruleFor(key hottype.Key) int {
 	name := resourceOf(key)
 	if strings.HasPrefix(name, aliasPrefix) {
 		name = decodeResource(name[len(aliasPrefix):])

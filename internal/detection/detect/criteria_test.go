@@ -159,7 +159,7 @@ func TestSurgeOverTheOwnPast(t *testing.T) {
 }
 
 // The baseline of a flood is bounded, and hot keys are still found.
-func TestPastIsBounded(t *testing.T) {
+func TestDetector_BoundsTheBaselineOfAFlood(t *testing.T) {
 	t.Parallel()
 	d := New(set(surging()), Options{Counters: 2000})
 	for s := range int64(100) {
@@ -263,7 +263,7 @@ func TestHysteresisTape(t *testing.T) {
 			{10, 8, 0, true}, {10.9, 8, 0, true}, {11, 8, 0, false}, {12, 8, 9, false},
 		} {
 			h.update(&needs, step.sum, at(step.at))
-			if got := h.expire(at(step.at), at(step.whole), 3*time.Second); got != step.want || got != h.any() {
+			if got := h.expire(at(step.at), at(step.whole), 3*time.Second); got != step.want || got != h.isHot() {
 				t.Errorf("criterion %d at %v: hot %v", i, step.at, got)
 			}
 		}
@@ -274,11 +274,11 @@ func TestHysteresisTape(t *testing.T) {
 }
 
 // A duration is rounded up to whole seconds.
-func TestWholeSeconds(t *testing.T) {
+func TestWholeSeconds_RoundsUp(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Second - 1: 1, time.Second: 1, time.Second + 1: 2,
 		5 * time.Second: 5} {
-		if got := seconds(d); got != want {
+		if got := wholeSeconds(d); got != want {
 			t.Errorf("%v: %d s, want %d", d, got, want)
 		}
 	}
@@ -316,7 +316,7 @@ func TestErrorsOfRules(t *testing.T) {
 
 // If a rule with few places has very many candidates, the lightest are dropped, and until the next second a key must be
 // heavier than the lightest remaining candidate to be listed.
-func TestPruneTape(t *testing.T) {
+func TestPruneCandidates_Tape(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(1)), Options{}) // lists 66, and keeps 33
 	add := func(id int, n int64) { d.Add(at(0.5), count(hottype.Key(fmt.Sprint("topic?id=", id)), 0, n)) }
@@ -345,7 +345,7 @@ func TestPruneTape(t *testing.T) {
 
 // If the lightest keys of a full rule are rejected, a later window begins with all keys that reach the threshold, and
 // so does the window after a clock reset. Of equal keys the first by name stay.
-func TestPruneOfEquals(t *testing.T) {
+func TestPruneCandidates_OfEquals(t *testing.T) {
 	t.Parallel()
 	for _, next := range []float64{7, -3600} {
 		d := New(set(topic(1)), Options{})
@@ -416,13 +416,13 @@ func TestThresholdsAreOneAtLeast(t *testing.T) {
 	}{{10, 0.7, thresholds{10, 7}}, {10, 0, thresholds{10, 1}}, {0, 0.7, thresholds{1, 1}}, {1, 1, thresholds{1, 1}}} {
 		r := topic(0)
 		r.Hot.ReleaseRatio = c.ratio
-		if got := compileRule(r).thresholds(c.product); got != c.want {
+		if got := compileRule(r).thresholdsFor(c.product); got != c.want {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }
 
-func TestOptionsThatAreNotSet(t *testing.T) {
+func TestOptions_HaveDefaults(t *testing.T) {
 	t.Parallel()
 	want := Options{Counters: 131_072, Shards: 1, Lateness: 10 * time.Second, Future: 2 * time.Second,
 		HotTTL: 5 * time.Second, MaxSketches: 4096}
@@ -453,12 +453,12 @@ func TestKeyThatLeavesWithinATick(t *testing.T) {
 		d.Add(at(0), count("topic?id=1", 0, 10))
 		l := d.shards[0]
 		tick := d.last.next(d.opts.HotTTL, 1)
-		tick.now = l.judge(at(0), tick)
-		tick.publish(tick.hotViews[0], 1, &tick.keys, BecameHot, Cooled)
+		tick.now = l.classifyCandidates(at(0), tick)
+		tick.placeViews(tick.hotViews[0], 1, &tick.keys, BecameHot, Cooled)
 		if leaves {
-			l.states[0].unlist(l.states[0].candidates[0])
+			l.states[0].removeCandidate(l.states[0].candidates[0])
 		}
-		l.show(tick)
+		l.recordShown(tick)
 		want := ""
 		if leaves {
 			want = "cooled:topic?id=1@0.1 displaced"
@@ -495,7 +495,7 @@ func TestThresholdsOfCriteria(t *testing.T) {
 }
 
 // Stats counts the keys that lose their places.
-func TestDisplacedAreCounted(t *testing.T) {
+func TestStats_CountsDisplacedKeys(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(1)), Options{})
 	for i := range int64(4) {

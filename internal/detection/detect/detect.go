@@ -60,8 +60,8 @@ func New(set *rules.Set, o Options) *Detector {
 	return d
 }
 
-// hold locks the state that judging needs, and returns the function that unlocks it.
-func (d *Detector) hold() (release func()) {
+// lockState locks the state that judging needs, and returns the function that unlocks it.
+func (d *Detector) lockState() (release func()) {
 	d.judging.Lock()
 	d.rules.RLock()
 	return func() {
@@ -85,12 +85,12 @@ func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) 
 	b := d.batches.Get().(*batch)
 	now = d.advanceClock(now)
 	for part := range slices.Chunk(counts, batchSize) {
-		d.route(now.Unix(), part, b)
+		d.routeCounts(now.Unix(), part, b)
 		for _, rule := range b.present {
-			d.traffic[rule].add(now.Unix(), b.runs(rule, d.traffic[rule], part))
+			d.traffic[rule].add(now.Unix(), b.requestRuns(rule, d.traffic[rule], part))
 		}
 		for i, l := range d.shards {
-			if mine := b.of(i); len(mine) > 0 {
+			if mine := b.countsOf(i); len(mine) > 0 {
 				crossed = l.addAll(now, part, b, mine) || crossed
 			}
 		}
@@ -112,14 +112,14 @@ func (d *Detector) advanceClock(now time.Time) time.Time {
 	return time.Unix(0, heard).In(now.Location())
 }
 
-func (d *Detector) route(second int64, counts []hottype.Count, b *batch) {
+func (d *Detector) routeCounts(second int64, counts []hottype.Count, b *batch) {
 	b.reset(d.routes, len(d.shards))
 	for i := range counts {
 		if i%warmBatch == 0 {
 			b.fetch(counts[i:min(i+warmBatch, len(counts))])
 		}
 		key := counts[i].Key
-		rule := b.find(key)
+		rule := b.ruleFor(key)
 		b.rule[i] = int32(rule)
 		if rule < 0 {
 			d.noRule.Add(1)
@@ -128,7 +128,7 @@ func (d *Detector) route(second int64, counts []hottype.Count, b *batch) {
 		d.uses.RecordKey(rule, second, key)
 		hash := maphash.String(d.seed, string(key))
 		b.hash[i] = hash
-		b.put(rule, d.shardOf(hash), i)
+		b.addCount(rule, d.shardOf(hash), i)
 	}
 }
 
@@ -136,19 +136,19 @@ func (d *Detector) route(second int64, counts []hottype.Count, b *batch) {
 // rate. Other criteria, hysteresis, MaxHot and MinClients do not apply. It advances the time to s. It returns nil if s
 // is before the current second, because those counts are no longer kept.
 func (d *Detector) OverThreshold(s int64) []hottype.Key {
-	defer d.hold()()
+	defer d.lockState()()
 	if s > time.Unix(0, d.clock.Load()).Unix() {
 		d.advanceClock(time.Unix(s, 0))
 	}
 	var over []hottype.Key
 	for _, l := range d.shards {
-		over = append(over, l.over(s)...)
+		over = append(over, l.keysOverThreshold(s)...)
 	}
 	slices.Sort(over)
 	return over
 }
 
-func (l *shard) over(s int64) (over []hottype.Key) {
+func (l *shard) keysOverThreshold(s int64) (over []hottype.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.now.IsZero() || s > l.second {
@@ -160,7 +160,7 @@ func (l *shard) over(s int64) (over []hottype.Key) {
 	for i, h := range l.states {
 		if h.full { // more keys than are listed
 			h.counts.Each(func(place int, sum int64) {
-				if key := hottype.Key(h.counts.Key(place)); sum >= h.compiled.rate.hot && l.d.routes.of(key) == i {
+				if key := hottype.Key(h.counts.Key(place)); sum >= h.compiled.rate.hot && l.d.routes.ruleFor(key) == i {
 					over = append(over, key)
 				}
 			})
@@ -185,10 +185,10 @@ func (d *Detector) Stats() Stats {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
 	for _, l := range d.shards {
-		l.count(&st)
+		l.addStatsTo(&st)
 	}
 	for _, tr := range d.traffic {
-		st.Bytes += int64(tr.bytes())
+		st.Bytes += int64(tr.memoryBytes())
 	}
 	return st
 }
@@ -249,7 +249,7 @@ func (o Options) withDefaults() Options {
 // perShard returns the number of counters of one rule in one shard.
 func (o Options) perShard() int { return max(o.Counters/o.Shards, 1) }
 
-// seconds returns d in whole seconds, rounded up.
-func seconds(d time.Duration) int64 {
+// wholeSeconds returns d in whole seconds, rounded up.
+func wholeSeconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }

@@ -155,7 +155,7 @@ func TestDetectorTape(t *testing.T) {
 	}
 }
 
-func TestWhatIsDroppedIsCounted(t *testing.T) {
+func TestStats_CountsDrops(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{Lateness: 3 * time.Second})
 	for _, c := range []hottype.Count{
@@ -179,7 +179,7 @@ func TestWhatIsDroppedIsCounted(t *testing.T) {
 	}
 }
 
-func TestClockThatWasWrong(t *testing.T) {
+func TestDetector_RecoversFromAWrongClock(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{})
 	d.Add(at(3600), count("topic?id=1", 3600, 10))
@@ -204,7 +204,7 @@ func TestClockThatWasWrong(t *testing.T) {
 }
 
 // Every rule has its own loops, and all are listed by their rates.
-func TestLoopsAreSorted(t *testing.T) {
+func TestTick_SortsLoops(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 4} {
 		other := social()
@@ -246,7 +246,7 @@ func TestOverIsBeforeHysteresisAndCaps(t *testing.T) {
 	}
 }
 
-func TestFloodIsForgotten(t *testing.T) {
+func TestDetector_ForgetsAFlood(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{Counters: 10_000})
 	for i := range 20_000 {

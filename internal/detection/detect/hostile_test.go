@@ -43,7 +43,7 @@ func TestDetector_RefusesKeysThatAreNotCanonical(t *testing.T) {
 
 // Of very many keys that come once, exactly the five keys above the threshold are found, and one window later the
 // memory is released. The full size, ten million, is in bench/window.
-func TestNeedlesInAFlood(t *testing.T) {
+func TestDetector_FindsNeedlesInAFlood(t *testing.T) {
 	t.Parallel()
 	for _, from := range []int64{0, 4} {
 		t.Run(fmt.Sprint("from second ", from), func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // While counts may be missing, no key leaves the hot set, by any criterion. Afterwards, keys without requests leave
 // exactly when a window and the cooldown have passed.
-func TestNothingCoolsWhileCountsMayBeMissing(t *testing.T) {
+func TestMarkIncomplete_StopsCooling(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		window := time.Duration(rapid.IntRange(1, 8).Draw(t, "window")) * time.Second

@@ -60,7 +60,7 @@ func told(s report.HotSet, changes []Change) string {
 	return strings.TrimSpace(b.String() + tape(report.HotSet{Keys: s.Keys}, changes))
 }
 
-func TestLoopsTape(t *testing.T) {
+func TestDetector_LoopsTape(t *testing.T) {
 	t.Parallel()
 	const k, l = hottype.Key("topic?id=1"), hottype.Key("topic?id=2")
 	for name, steps := range map[string][]any{
@@ -132,7 +132,7 @@ func TestLoopsTape(t *testing.T) {
 }
 
 // A hot key lists its clients even if its rule has no min_clients.
-func TestHotKeySaysItsClients(t *testing.T) {
+func TestDetector_ListsTheClientsOfAHotKey(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{})
 	d.Add(at(0), by("topic?id=1", 0, 15, 5))
@@ -170,7 +170,7 @@ func TestClientSketchesLeaveWithTheirSeconds(t *testing.T) {
 			clientsketch.Add(c.Clients, who(int(s)), 1)
 			cs.advance(1000 + s)
 			cs.add(&c, true)
-			kept, _ := cs.of("k", 1000+s)
+			kept, _ := cs.clientsOf("k", 1000+s)
 			got := kept.clients.Attributed
 			least, most := min(s+1, window), min(s+1, window+cs.grain-1)
 			if got < least || got > most {
@@ -178,7 +178,7 @@ func TestClientSketchesLeaveWithTheirSeconds(t *testing.T) {
 			}
 		}
 		cs.advance(1100 + 2*window)
-		if _, ok := cs.of("k", 1100+2*window); ok || cs.budget.free != 10 {
+		if _, ok := cs.clientsOf("k", 1100+2*window); ok || cs.budget.free != 10 {
 			t.Errorf("window %d: not forgotten, %+v", window, cs.budget)
 		}
 	}
@@ -240,13 +240,13 @@ func BenchmarkJudgeClients(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		cs.judge("k", 1004, 1000, 100, 5)
+		cs.estimateOf("k", 1004, 1000, 100, 5)
 	}
 }
 
 // Sketches are shared: a network that requests very many keys gives up its own, and the clients of another key stay
 // known.
-func TestSketchesAreShared(t *testing.T) {
+func TestClientSketches_AreSharedByNetwork(t *testing.T) {
 	t.Parallel()
 	d := New(set(social()), Options{MaxSketches: 32})
 	crowd := by("topic?id=crowd", 0, each(30)...)
@@ -261,7 +261,7 @@ func TestSketchesAreShared(t *testing.T) {
 		again := crowd
 		d.Add(at(float64(tenth)/10), again)
 	}
-	if c, ok := d.shards[0].states[0].clients.of("topic?id=crowd", 1000); !ok || c.requests != 300 {
+	if c, ok := d.shards[0].states[0].clients.clientsOf("topic?id=crowd", 1000); !ok || c.requests != 300 {
 		t.Errorf("%d of 300 requests are known", c.requests)
 	}
 	if s, _ := d.Tick(at(0.95)); len(s.Keys) != 1 || s.Keys[0].Key != "topic?id=crowd" {
@@ -270,7 +270,7 @@ func TestSketchesAreShared(t *testing.T) {
 }
 
 // judge estimates the clients of a key from its recorded requests.
-func TestJudgeClientsTape(t *testing.T) {
+func TestEstimateOf_Tape(t *testing.T) {
 	t.Parallel()
 	const k = hottype.Key("topic?id=1")
 	for name, test := range map[string]struct {
@@ -297,7 +297,7 @@ func TestJudgeClientsTape(t *testing.T) {
 		for _, c := range test.counts {
 			cs.add(&c, true)
 		}
-		p := cs.judge(k, 1000, test.sum, 100, 5)
+		p := cs.estimateOf(k, 1000, test.sum, 100, 5)
 		if p.effective != test.effective || p.known != test.known || p.clients != test.clients ||
 			p.share < test.share-1e-9 || p.share > test.share+1e-9 {
 			t.Errorf("%s: %+v", name, p)
@@ -314,7 +314,7 @@ func TestClientsThatCameBackBetweenTicks(t *testing.T) {
 		h := d.shards[0].states[0]
 		c := h.candidates[0]
 		c.loop = loopState{viral: true, loopSince: at(0)}
-		h.evaluate(c, at(0))
+		h.evaluateCandidate(c, at(0))
 		h.recheckClients(c, h.counts.SumOf(c.watch))
 		if got := c.loop.loopSince.IsZero(); got != want {
 			t.Errorf("the last has %d: back %v", last, got)
@@ -323,7 +323,7 @@ func TestClientsThatCameBackBetweenTicks(t *testing.T) {
 }
 
 // The origin of a key is the network of its requests, if at least a quarter of them were recorded.
-func TestOriginOfAKey(t *testing.T) {
+func TestOriginOf(t *testing.T) {
 	t.Parallel()
 	cs := newClientSketches(5, &sketchBudget{free: 1})
 	c := by("topic?id=1", 0, 10)
@@ -331,14 +331,14 @@ func TestOriginOfAKey(t *testing.T) {
 	network := origins.Network(&c.Clients.Heavy[0].Client)
 	for sum, want := range map[int64]hottype.Origin{10: {Tag: network, N: 10}, 43: {Tag: network, N: 43},
 		44: {Tag: unknownNetwork, N: 44}} {
-		if got := cs.origin("topic?id=1", 1000, sum).network; got != want {
+		if got := cs.originOf("topic?id=1", 1000, sum).network; got != want {
 			t.Errorf("of %d: %+v, want %+v", sum, got, want)
 		}
 	}
 	if unknownNetwork == 0 {
 		t.Error("keys of which nothing is known have no network in common")
 	}
-	if got := cs.origin("topic?id=2", 1000, 7).network; got != (hottype.Origin{Tag: unknownNetwork, N: 7}) {
+	if got := cs.originOf("topic?id=2", 1000, 7).network; got != (hottype.Origin{Tag: unknownNetwork, N: 7}) {
 		t.Errorf("of nothing: %+v", got)
 	}
 }
@@ -356,7 +356,7 @@ func TestClaimOfAKey(t *testing.T) {
 }
 
 // A sender that names very many clients gives up its own sketches too.
-func TestSketchesAreSharedBySender(t *testing.T) {
+func TestClientSketches_AreSharedBySender(t *testing.T) {
 	t.Parallel()
 	d := New(set(social()), Options{MaxSketches: 32})
 	from := func(sender string, key hottype.Key, network int) {
@@ -371,7 +371,7 @@ func TestSketchesAreSharedBySender(t *testing.T) {
 	for i := range 1000 {
 		from("a", hottype.Key(fmt.Sprint("topic?id=a", i)), 1+i)
 	}
-	if c, ok := d.shards[0].states[0].clients.of("topic?id=Z", 1000); !ok || c.requests != 120 {
+	if c, ok := d.shards[0].states[0].clients.clientsOf("topic?id=Z", 1000); !ok || c.requests != 120 {
 		t.Errorf("%d of 120 requests are known", c.requests)
 	}
 }

@@ -50,7 +50,7 @@ func (m *model) sum(key hottype.Key) int64 { return m.sumAt(key, m.second) }
 
 func (m *model) sumAt(key hottype.Key, second int64) (n int64) {
 	r := m.rule(key)
-	for s := second - seconds(r.Hot.Window) + 1; s <= second; s++ {
+	for s := second - wholeSeconds(r.Hot.Window) + 1; s <= second; s++ {
 		n += m.counts[r.Name][key][s]
 	}
 	return n
@@ -109,8 +109,8 @@ func (m *model) advance(now time.Time) time.Time {
 func (m *model) add(now time.Time, c hottype.Count) bool {
 	now = m.advance(now)
 	r := m.rule(c.Key)
-	if r == nil || c.N <= 0 || c.Second > m.second+seconds(m.opts.Future) ||
-		c.Second < m.second-seconds(r.Hot.Window) || c.Second < m.second-seconds(m.opts.Lateness) {
+	if r == nil || c.N <= 0 || c.Second > m.second+wholeSeconds(m.opts.Future) ||
+		c.Second < m.second-wholeSeconds(r.Hot.Window) || c.Second < m.second-wholeSeconds(m.opts.Lateness) {
 		return false
 	}
 	if m.counts[r.Name] == nil {
@@ -167,7 +167,7 @@ func (m *model) setRules(set *rules.Set) {
 
 // hot includes the second that left the window last, by the part of the current second that is still to come.
 func (m *model) hot(r *rules.Rule, c *judged) hottype.HotKey {
-	w := seconds(r.Hot.Window)
+	w := wholeSeconds(r.Hot.Window)
 	left := m.counts[r.Name][c.key][m.second-w]
 	elapsed := float64(m.now.Nanosecond()) / 1e9
 	rate := (float64(c.sum) + (1-elapsed)*float64(left)) / float64(w)
@@ -282,7 +282,7 @@ func drawRules(t *rapid.T) *rules.Set {
 	return set
 }
 
-func TestDetectorIsTheBruteForceDetector(t *testing.T) {
+func TestDetector_AgreesWithBruteForce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		set := drawRules(t)

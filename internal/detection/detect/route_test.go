@@ -80,7 +80,7 @@ func TestAliasesGoToTheirRule(t *testing.T) {
 		b := new(batch)
 		b.reset(r, 1)
 		for range 2 { // the second time from memory
-			if i := b.find(key); i < 0 || []string{"topic", "hot_topic", "*"}[i] != want {
+			if i := b.ruleFor(key); i < 0 || []string{"topic", "hot_topic", "*"}[i] != want {
 				t.Errorf("%s is judged by rule %d, want %s", key, i, want)
 			}
 		}
@@ -103,7 +103,7 @@ func TestRuleOfEachKeyInARun(t *testing.T) {
 			for _, third := range all {
 				b.reset(routes, 1)
 				for _, key := range []hottype.Key{first, second, third} {
-					if got, want := b.find(key), routes.of(key); got != want {
+					if got, want := b.ruleFor(key), routes.ruleFor(key); got != want {
 						t.Fatalf("%q after %q, %q: rule %d, want %d", key, first, second, got, want)
 					}
 				}
@@ -113,7 +113,7 @@ func TestRuleOfEachKeyInARun(t *testing.T) {
 }
 
 // A second matters from the first second of a window to the last that may be counted ahead.
-func TestSpanOfRules(t *testing.T) {
+func TestDetector_SpanOfRules(t *testing.T) {
 	t.Parallel()
 	for window, want := range map[time.Duration]int64{0: 4, time.Second: 4, 5 * time.Second: 8} {
 		all := set()

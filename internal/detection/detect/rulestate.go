@@ -13,22 +13,22 @@ import (
 
 // ruleState holds the counts and the candidates of one rule in one shard. Its shard's lock guards it.
 type ruleState struct {
-	compiled *compiledRule
-	opts     Options
-	second   int64
-	counts   *window.Counter
-	traffic  *traffic  // shared by all shards
-	total    int64     // the total of traffic, or unasked
-	late     bool      // counts of earlier seconds have come in this second
-	baseline *baseline // nil if the rule has no surge
-	clients  *clientSketches
+	compiled      *compiledRule
+	opts          Options
+	second        int64
+	counts        *window.Counter
+	traffic       *traffic  // shared by all shards
+	total         int64     // the total of traffic, or unasked
+	hasLateCounts bool      // counts of earlier seconds have come in this second
+	baseline      *baseline // nil if the rule has no surge
+	clients       *clientSketches
 	// withholds reports whether a key must not become hot at any count (see rules.Uses).
 	withholds func(hottype.Key) bool
 
 	candidates   []*candidate // by watch; nil for a watch that is free
 	listed       int          // the number of candidates that are not nil
 	full         bool         // candidates were pruned in this second
-	line         origins.Line // keys below it would be pruned again, if full
+	pruneLine    origins.Line // keys below it would be pruned again, if full
 	pruned       uint64
 	notCanonical uint64
 }
@@ -53,13 +53,13 @@ func (h *ruleState) setRule(t *compiledRule) {
 	}
 }
 
-// restart replaces the counts by an empty window. Candidates stay and cool.
-func (h *ruleState) restart(second int64) {
-	h.second, h.late = second, false
+// restartCounts replaces the counts by an empty window. Candidates stay and cool.
+func (h *ruleState) restartCounts(second int64) {
+	h.second, h.hasLateCounts = second, false
 	h.counts = window.New(window.Config{
 		Window:   h.compiled.window,
-		Lateness: seconds(h.opts.Lateness),
-		Future:   seconds(h.opts.Future),
+		Lateness: wholeSeconds(h.opts.Lateness),
+		Future:   wholeSeconds(h.opts.Future),
 		Counters: h.opts.perShard(),
 	}, second)
 	h.counts.SetLimit(h.compiled.least)
@@ -71,15 +71,15 @@ func (h *ruleState) restart(second int64) {
 			continue
 		}
 		if c.watch = h.counts.WatchKey(c.hash, string(c.key), -1); c.watch < 0 {
-			c.gone = true
+			c.unlisted = true
 			continue
 		}
-		h.list(c)
+		h.addCandidate(c)
 		for i := range c.below {
 			c.below[i] = time.Unix(second, 0)
 		}
 	}
-	h.recheck(time.Unix(second, 0))
+	h.recheckCandidates(time.Unix(second, 0))
 }
 
 // advance begins a second: the oldest counts leave the window, and counts that came early enter it.
@@ -88,10 +88,10 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 	for _, c := range h.candidates {
 		if c != nil { // counts have only risen since they were evaluated
 			sum := h.counts.SumOf(c.watch)
-			c.peak = max(c.peak, h.rate(sum))
-			if h.late {
+			c.peak = max(c.peak, h.rateOf(sum))
+			if h.hasLateCounts {
 				before, begin := h.counts.BeforeOf(c.watch), time.Unix(h.second, 0)
-				c.peak = max(c.peak, h.rate(before))
+				c.peak = max(c.peak, h.rateOf(before))
 				b := &c.below[byRate]
 				if c.on[byRate] && before >= h.compiled.rate.release && !b.IsZero() && b.Before(begin) {
 					*b = begin
@@ -104,7 +104,7 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 		}
 	}
 	passed := second - h.second
-	h.second, h.late = second, false
+	h.second, h.hasLateCounts = second, false
 	h.counts.Advance(second, h.onExpire())
 	h.clients.advance(second)
 	if h.baseline != nil {
@@ -112,14 +112,14 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 	}
 	if h.full {
 		h.full = false
-		h.rescan(now, owns)
+		h.addUnwatched(now, owns)
 	}
 	for _, place := range h.counts.Crossed() {
 		if owns(hottype.Key(h.counts.Key(place))) {
 			h.onThreshold(place, now)
 		}
 	}
-	h.recheck(now)
+	h.recheckCandidates(now)
 }
 
 // onExpire returns the function that adds counts to the baseline when they leave the window, or nil without baseline.
@@ -132,29 +132,29 @@ func (h *ruleState) onExpire() func(place int, n int64) {
 		surging := false
 		if id := h.counts.WatchOf(place); id >= 0 {
 			c := h.candidates[id]
-			surging = c.any() && now.Sub(c.since) < baselineHalfLife*time.Second
+			surging = c.isHot() && now.Sub(c.since) < baselineHalfLife*time.Second
 		}
 		h.baseline.add(h.counts.Hash(place), h.counts.Key(place), n, surging)
 	}
 }
 
-// recheck evaluates every candidate after counts may have fallen. It removes candidates that are not hot and below the
-// lowest threshold.
-func (h *ruleState) recheck(now time.Time) {
+// recheckCandidates evaluates every candidate after counts may have fallen. It removes candidates that are not hot and
+// below the lowest threshold.
+func (h *ruleState) recheckCandidates(now time.Time) {
 	h.total = unasked
 	for _, c := range h.candidates {
 		if c == nil {
 			continue
 		}
-		h.evaluate(c, now)
-		if !c.any() && h.counts.SumOf(c.watch) < h.compiled.least {
-			h.unlist(c)
+		h.evaluateCandidate(c, now)
+		if !c.isHot() && h.counts.SumOf(c.watch) < h.compiled.least {
+			h.removeCandidate(c)
 		}
 	}
 }
 
-// rescan lists the keys over the lowest threshold that are not watched. It visits every key that is counted.
-func (h *ruleState) rescan(now time.Time, owns func(hottype.Key) bool) {
+// addUnwatched lists the keys over the lowest threshold that are not watched. It visits every key that is counted.
+func (h *ruleState) addUnwatched(now time.Time, owns func(hottype.Key) bool) {
 	h.counts.SetLimit(h.compiled.least)
 	h.counts.Each(func(place int, sum int64) {
 		if sum >= h.counts.Limit() && h.counts.WatchOf(place) < 0 && owns(hottype.Key(h.counts.Key(place))) {
@@ -163,14 +163,14 @@ func (h *ruleState) rescan(now time.Time, owns func(hottype.Key) bool) {
 	})
 }
 
-func (h *ruleState) rate(sum int64) float64 { return float64(sum) / float64(h.compiled.window) }
+func (h *ruleState) rateOf(sum int64) float64 { return float64(sum) / float64(h.compiled.window) }
 
 // slidingRate returns the rate over exactly one window that ends now. The current second is not over, so the window
 // lacks the rest of it. The second that left last fills the gap, by the part of it that would still be in the window.
 // With counts of whole seconds there is no gap: either this window has all of its seconds, or the window before it.
 func (h *ruleState) slidingRate(w window.Watched, now time.Time) float64 {
 	if h.opts.WholeSeconds {
-		return h.rate(max(w.Sum, w.Before))
+		return h.rateOf(max(w.Sum, w.Before))
 	}
 	elapsed := float64(now.UnixNano()-h.second*int64(time.Second)) / float64(time.Second)
 	return (float64(w.Sum) + float64(w.Expired)*max(0, min(1, 1-elapsed))) / float64(h.compiled.window)
@@ -183,13 +183,13 @@ func (d *Detector) Heaviest(n int) []hottype.HotKey {
 	defer d.rules.RUnlock()
 	var all []hottype.HotKey
 	for _, l := range d.shards {
-		all = append(all, l.heaviest(n)...)
+		all = append(all, l.heaviestKeys(n)...)
 	}
 	hotset.Sort(all)
 	return all[:min(n, len(all))]
 }
 
-func (l *shard) heaviest(n int) []hottype.HotKey {
+func (l *shard) heaviestKeys(n int) []hottype.HotKey {
 	type weighed struct {
 		rate  float64
 		rule  *ruleState
@@ -205,7 +205,7 @@ func (l *shard) heaviest(n int) []hottype.HotKey {
 	least := 0.0 // the rate that a key must exceed to be in the result
 	for _, h := range l.states {
 		h.counts.Each(func(place int, sum int64) {
-			if rate := h.rate(sum); rate > least {
+			if rate := h.rateOf(sum); rate > least {
 				all = append(all, weighed{rate, h, place})
 			}
 			if len(all) >= 2*n+1 {

@@ -23,11 +23,11 @@ func (d *Detector) SetRules(set *rules.Set) {
 	}
 	before, old := d.routes, d.traffic
 	d.routes, d.traffic, d.uses = newRoutes(set), nil, rules.NewUses(set, d.uses)
-	d.span = seconds(d.opts.Future) + 1
+	d.span = wholeSeconds(d.opts.Future) + 1
 	all := make([]*compiledRule, len(set.Rules))
 	for i, r := range set.Rules {
 		all[i] = compileRule(r)
-		d.span = max(d.span, seconds(d.opts.Future)+all[i].window)
+		d.span = max(d.span, wholeSeconds(d.opts.Future)+all[i].window)
 		d.traffic = append(d.traffic, d.keptTraffic(all[i], before, old))
 	}
 	for _, l := range d.shards {
@@ -48,7 +48,7 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 	now := time.Unix(l.second, 0)
 	old := l.states
 	for _, h := range old {
-		h.recheck(now) // by the old rules
+		h.recheckCandidates(now) // by the old rules
 	}
 	l.states = nil
 	uses := l.d.uses // captured, because a replaced state asks the uses of its rules once more
@@ -59,7 +59,7 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 			h, old[k] = old[k], nil
 			l.dropMovedKeys(h, i)
 			h.traffic, h.withholds = l.d.traffic[i], withholds
-			h.change(t, l.second, func(key hottype.Key) bool { return l.d.routes.of(key) == i })
+			h.applyRule(t, l.second, func(key hottype.Key) bool { return l.d.routes.ruleFor(key) == i })
 			for _, c := range h.candidates {
 				if c != nil { // keys that the new rules make hot are hot from the next Tick on
 					c.seen = true
@@ -69,7 +69,7 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 			h = &ruleState{opts: l.d.opts, clients: newClientSketches(t.window, l.budget), traffic: l.d.traffic[i],
 				withholds: withholds}
 			h.setRule(t)
-			h.restart(l.second)
+			h.restartCounts(l.second)
 		}
 		l.states = append(l.states, h)
 	}
@@ -81,39 +81,39 @@ func (l *shard) setRules(all []*compiledRule, before *routes) {
 	}
 }
 
-func (h *ruleState) change(t *compiledRule, second int64, owns func(hottype.Key) bool) {
+func (h *ruleState) applyRule(t *compiledRule, second int64, owns func(hottype.Key) bool) {
 	now := time.Unix(second, 0)
 	if t.window != h.compiled.window {
 		h.clients.clear()
 		h.clients = newClientSketches(t.window, h.clients.budget)
 		h.setRule(t)
-		h.restart(second)
+		h.restartCounts(second)
 		return
 	}
 	h.setRule(t)
-	h.recheck(now)
+	h.recheckCandidates(now)
 	for _, c := range h.candidates {
-		if c != nil && !c.any() {
+		if c != nil && !c.isHot() {
 			h.counts.SetThreshold(c.watch, t.rateThreshold())
 		}
 	}
-	h.rescan(now, owns)
+	h.addUnwatched(now, owns)
 }
 
 // dropMovedKeys removes the candidates of h that the rule at a position no longer judges.
 func (l *shard) dropMovedKeys(h *ruleState, rule int) {
 	for _, c := range h.candidates {
-		if c == nil || l.d.routes.of(c.key) == rule && rule >= 0 {
+		if c == nil || l.d.routes.ruleFor(c.key) == rule && rule >= 0 {
 			continue
 		}
 		hot := h.hotOf(c, h.counts.Read(c.watch), l.now)
-		if c.shown {
+		if c.inHotSet {
 			l.pendingChanges = append(l.pendingChanges, Change{Kind: Cooled, Hot: hot})
 		}
-		if c.loop.shown {
+		if c.loop.inLoops {
 			l.pendingChanges = append(l.pendingChanges, Change{Kind: LoopEnded, Hot: hot})
 		}
-		h.unlist(c)
+		h.removeCandidate(c)
 	}
 }
 
@@ -121,14 +121,14 @@ func (l *shard) dropMovedKeys(h *ruleState, rule int) {
 // from now on. Hot keys among them cool at rate 0: they stay in the hot set for their rule's cooling time, in which the
 // other aggregator finds them. Forget visits every key that is counted.
 func (d *Detector) Forget(now time.Time, which func(hottype.Key) bool) {
-	defer d.hold()()
+	defer d.lockState()()
 	now = d.advanceClock(now)
 	for _, l := range d.shards {
 		l.mu.Lock()
 		now := l.advance(now)
 		for _, h := range l.states {
 			h.counts.Forget(func(key string) bool { return which(hottype.Key(key)) })
-			h.recheck(now)
+			h.recheckCandidates(now)
 		}
 		l.mu.Unlock()
 	}

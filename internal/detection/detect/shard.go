@@ -34,7 +34,7 @@ func (l *shard) addAll(now time.Time, counts []hottype.Count, b *batch, mine []i
 	defer l.mu.Unlock()
 	now = l.advance(now)
 	for len(mine) > 0 {
-		group := b.group(mine)
+		group := b.nextGroup(mine)
 		mine = mine[len(group):]
 		h := l.states[b.rule[group[0]]]
 		l.warm += h.counts.Warm(b.warm[:len(group)])
@@ -48,12 +48,12 @@ func (l *shard) addAll(now time.Time, counts []hottype.Count, b *batch, mine []i
 func (l *shard) add(now time.Time, c *hottype.Count, h *ruleState, hash uint64) bool {
 	added := h.counts.Add(hash, string(c.Key), c.Second, c.N)
 	if added.Status != window.OK {
-		l.drop(added.Status)
+		l.countDrop(added.Status)
 		return false
 	}
 	l.stats.Adds++
 	l.stats.Newest = max(l.stats.Newest, c.Second)
-	h.late = h.late || added.Before > 0
+	h.hasLateCounts = h.hasLateCounts || added.Before > 0
 	if near := max(added.Sum, added.Before) >= h.compiled.least/sketchFrom; c.Clients != nil ||
 		near && (h.clients.anonymous || c.Origin.N > 0) {
 		h.clients.add(c, near)
@@ -61,7 +61,7 @@ func (l *shard) add(now time.Time, c *hottype.Count, h *ruleState, hash uint64) 
 	return added.Crossed && h.onThreshold(added.Place, now)
 }
 
-func (l *shard) drop(s window.Status) {
+func (l *shard) countDrop(s window.Status) {
 	switch s {
 	case window.Late:
 		l.stats.DroppedLate++
@@ -89,7 +89,7 @@ func (l *shard) advance(now time.Time) time.Time {
 func (l *shard) advanceTo(now time.Time, second int64) {
 	span := l.d.span
 	if l.now.IsZero() || l.second-second > span {
-		l.restart(second)
+		l.dropCounts(second)
 		l.now = now
 		return
 	}
@@ -106,19 +106,19 @@ func (l *shard) advanceTo(now time.Time, second int64) {
 func (l *shard) nextSecond(second int64) {
 	l.second = second
 	for i, h := range l.states {
-		h.advance(second, func(key hottype.Key) bool { return l.d.routes.of(key) == i })
+		h.advance(second, func(key hottype.Key) bool { return l.d.routes.ruleFor(key) == i })
 	}
 }
 
-// restart drops all counts, at the first second or after the clock was found to have been wrong.
-func (l *shard) restart(second int64) {
+// dropCounts drops all counts, at the first second or after the clock was found to have been wrong.
+func (l *shard) dropCounts(second int64) {
 	if !l.now.IsZero() {
 		l.stats.ClockResets++
 		l.stats.Newest = 0
 	}
 	l.second = second
 	for _, h := range l.states {
-		h.restart(second)
+		h.restartCounts(second)
 	}
 }
 
@@ -144,15 +144,15 @@ func (b *sketchBudget) evict() {
 	networks, senders := make(map[uint32]int), make(map[uint32]int)
 	for _, h := range b.rules() {
 		for key := range h.clients.keys {
-			a, _ := h.clients.of(key, h.second)
+			a, _ := h.clients.clientsOf(key, h.second)
 			all = append(all, held{h.clients, key, a.requests, a.network.Tag, a.sender.Tag})
 			networks[a.network.Tag]++
 			senders[a.sender.Tag]++
 		}
 	}
-	if tag := most(networks, len(all)); tag != 0 {
+	if tag := tagOverShare(networks, len(all)); tag != 0 {
 		all = slices.DeleteFunc(all, func(h held) bool { return h.network != tag })
-	} else if tag := most(senders, len(all)); tag != 0 {
+	} else if tag := tagOverShare(senders, len(all)); tag != 0 {
 		all = slices.DeleteFunc(all, func(h held) bool { return h.sender != tag })
 	}
 	slices.SortFunc(all, func(a, b held) int {
@@ -165,8 +165,8 @@ func (b *sketchBudget) evict() {
 	}
 }
 
-// most returns the tag with most keys if it has more than its share of all, or else 0.
-func most(keys map[uint32]int, all int) (tag uint32) {
+// tagOverShare returns the tag with most keys if it has more than its share of all, or else 0.
+func tagOverShare(keys map[uint32]int, all int) (tag uint32) {
 	for t, n := range keys {
 		if t != 0 && n*origins.Share > all && (n > keys[tag] || n == keys[tag] && t < tag) {
 			tag = t

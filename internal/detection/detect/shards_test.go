@@ -10,7 +10,7 @@ import (
 )
 
 // Goroutines add counts beside all other methods. No count is lost or counted twice. The race detector watches.
-func TestEverythingAtTheSameTime(t *testing.T) {
+func TestDetector_ConcurrentMethods(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(5), catchAll()), Options{Shards: 4, Counters: 4000})
 	var readers, others sync.WaitGroup

@@ -17,24 +17,24 @@ import (
 //
 // To judge a second s by exactly its counts, call Tick with a time within s, after they were added.
 func (d *Detector) Tick(now time.Time) (report.HotSet, []Change) {
-	defer d.hold()()
+	defer d.lockState()()
 	t := d.last.next(d.opts.HotTTL, len(d.traffic))
 	now = d.advanceClock(now)
 	d.uses.Begin(now.Unix())
 	for _, l := range d.shards {
-		now = l.judge(now, t)
+		now = l.classifyCandidates(now, t)
 	}
 	t.now = now
 	d.full = findFull(d.shards[0].states, t.hotViews)
 	for i, h := range d.shards[0].states { // all shards have the same rules
-		d.displaced += t.publish(t.hotViews[i], h.compiled.maxHot, &t.keys, BecameHot, Cooled)
-		t.publish(t.loopViews[i], maxLoops, &t.loops, LoopBegan, LoopEnded)
+		d.displaced += t.placeViews(t.hotViews[i], h.compiled.maxHot, &t.keys, BecameHot, Cooled)
+		t.placeViews(t.loopViews[i], maxLoops, &t.loops, LoopBegan, LoopEnded)
 	}
 	for _, l := range d.shards {
-		l.show(t)
+		l.recordShown(t)
 	}
 	d.hot, d.loops = int64(len(t.keys)), int64(len(t.loops))
-	return t.result()
+	return t.sortResult()
 }
 
 // tick holds the results of one Tick.
@@ -76,7 +76,7 @@ type view struct {
 	seen  bool // an earlier Tick has found it over its threshold
 }
 
-func (l *shard) judge(now time.Time, t *tick) time.Time {
+func (l *shard) classifyCandidates(now time.Time, t *tick) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now = l.advance(now)
@@ -86,45 +86,45 @@ func (l *shard) judge(now time.Time, t *tick) time.Time {
 		h.total = unasked
 		for _, c := range h.candidates {
 			if c != nil {
-				l.judgeOne(i, h, c, now, t)
+				l.classifyCandidate(i, h, c, now, t)
 			}
 		}
 	}
 	return now
 }
 
-// judgeOne decides whether a candidate is hot, a loop, or neither.
-func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t *tick) {
-	h.evaluate(c, now)
+// classifyCandidate decides whether a candidate is hot, a loop, or neither.
+func (l *shard) classifyCandidate(rule int, h *ruleState, c *candidate, now time.Time, t *tick) {
+	h.evaluateCandidate(c, now)
 	w := h.counts.Read(c.watch)
 	whole := l.d.completeFrom(h.compiled)
 	if !c.expire(now, whole, h.compiled.rule.Hot.Cooldown) {
 		hot := h.hotOf(c, w, now)
-		t.leave(&c.shown, hot, Cooled)
-		t.leave(&c.loop.shown, hot, LoopEnded)
+		t.removeShown(&c.inHotSet, hot, Cooled)
+		t.removeShown(&c.loop.inLoops, hot, LoopEnded)
 		c.loop = loopState{} // if it becomes hot again, its clients are judged again
 		if w.Sum < h.compiled.least {
-			h.unlist(c)
+			h.removeCandidate(c)
 		} else {
 			h.counts.SetThreshold(c.watch, h.compiled.rateThreshold())
 		}
 		return
 	}
-	second, sum := h.heavier(c, &w)
+	second, sum := h.heavierWindow(c, &w)
 	v := view{shard: l, c: c, rank: 10 * w.Sum, loop: !h.isViral(c, now, whole, second, sum)}
-	v.hot, v.shown, v.seen = h.hotOf(c, w, now), c.shown, c.seen
+	v.hot, v.shown, v.seen = h.hotOf(c, w, now), c.inHotSet, c.seen
 	c.seen = true
 	if v.loop {
-		t.leave(&c.shown, v.hot, Cooled)
-		v.shown = c.loop.shown
+		t.removeShown(&c.inHotSet, v.hot, Cooled)
+		v.shown = c.loop.inLoops
 	} else {
-		t.leave(&c.loop.shown, v.hot, LoopEnded)
+		t.removeShown(&c.loop.inLoops, v.hot, LoopEnded)
 	}
 	if v.shown { // a key in the set stays, unless another is heavier by a tenth
 		v.rank += w.Sum
 	}
 	// Read again and not as estimated earlier in this second, because Ticks that can change nothing may be left out.
-	from := h.clients.origin(c.key, now.Unix(), w.Sum)
+	from := h.clients.originOf(c.key, now.Unix(), w.Sum)
 	v.claim = from.claim(float64(v.rank), w.Sum, 0)
 	if v.loop {
 		t.loopViews[rule] = append(t.loopViews[rule], v)
@@ -133,18 +133,18 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 	}
 }
 
-// leave removes a candidate from the hot set or the loops, if it is there. The caller holds its shard.
-func (t *tick) leave(shown *bool, hot hottype.HotKey, kind Kind) {
+// removeShown removes a candidate from the hot set or the loops, if it is there. The caller holds its shard.
+func (t *tick) removeShown(shown *bool, hot hottype.HotKey, kind Kind) {
 	if *shown {
 		*shown = false
 		t.changes = append(t.changes, Change{Hot: hot, Kind: kind})
 	}
 }
 
-// publish adds the heaviest views of a rule to a list, and returns the number of views that lost their place in it. A
-// view that was not in the list, because it had no place or met no Tick, causes no change.
-func (t *tick) publish(views []view, places int, list *[]hottype.HotKey, began, ended Kind) (displaced uint64) {
-	share(views, places)
+// placeViews adds the heaviest views of a rule to a list, and returns the number of views that lost their place in it.
+// A view that was not in the list, because it had no place or met no Tick, causes no change.
+func (t *tick) placeViews(views []view, places int, list *[]hottype.HotKey, began, ended Kind) (displaced uint64) {
+	rankViews(views, places)
 	for i := range views {
 		v := &views[i]
 		if i < places {
@@ -165,8 +165,8 @@ func (t *tick) publish(views []view, places int, list *[]hottype.HotKey, began, 
 	return displaced
 }
 
-// show records in the candidates of a shard whether they are now in the set.
-func (l *shard) show(t *tick) {
+// recordShown records in the candidates of a shard whether they are now in the set.
+func (l *shard) recordShown(t *tick) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range t.toggled {
@@ -174,18 +174,18 @@ func (l *shard) show(t *tick) {
 		switch {
 		case v.shard != l:
 		case v.loop:
-			v.c.loop.shown = !v.shown
+			v.c.loop.inLoops = !v.shown
 		default:
-			v.c.shown = !v.shown
-			if v.c.shown && v.c.gone { // a heavier key has taken its place meanwhile
+			v.c.inHotSet = !v.shown
+			if v.c.inHotSet && v.c.unlisted { // a heavier key has taken its place meanwhile
 				l.pendingChanges = append(l.pendingChanges, Change{Kind: Cooled, Hot: v.hot, Displaced: true})
 			}
 		}
 	}
 }
 
-// result sorts the keys and the changes.
-func (t *tick) result() (report.HotSet, []Change) {
+// sortResult sorts the keys and the changes.
+func (t *tick) sortResult() (report.HotSet, []Change) {
 	for i := range t.changes {
 		if c := &t.changes[i]; c.At.IsZero() {
 			c.At, c.Hot.Until = t.now, t.now
@@ -210,9 +210,9 @@ func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype
 	c.peak = max(c.peak, rate)
 	hot := hottype.HotKey{
 		Key: c.key, Rule: h.compiled.rule.Name, Why: c.why, Since: c.since, PeakRate: c.peak,
-		Rate: rate, Lower: rate, Upper: rate + h.rate(w.Upper-w.Sum), Clients: c.loop.clients.clients,
+		Rate: rate, Lower: rate, Upper: rate + h.rateOf(w.Upper-w.Sum), Clients: c.loop.clients.clients,
 	}
-	hot.Baseline = max(0, h.baseline.of(c.hash, string(c.key), 1))
+	hot.Baseline = max(0, h.baseline.expectedCount(c.hash, string(c.key), 1))
 	if total := h.totalOf(c); total > 0 {
 		hot.Share = min(1, float64(w.Sum)/float64(total))
 	}
@@ -242,17 +242,17 @@ func (d *Detector) completeFrom(t *compiledRule) time.Time {
 // while there are no candidates: then no Tick has a change until a count makes one. It is for callers that know when
 // counts come, such as a reader of a log. Like Tick, it visits every candidate.
 func (d *Detector) NextChange() (at time.Time, ok bool) {
-	defer d.hold()()
+	defer d.lockState()()
 	for _, l := range d.shards {
-		if due, some := l.due(); some && (!ok || due.Before(at)) {
+		if due, some := l.nextChange(); some && (!ok || due.Before(at)) {
 			at, ok = due, true
 		}
 	}
 	return at, ok
 }
 
-// due returns the result of NextChange for one shard.
-func (l *shard) due() (at time.Time, ok bool) {
+// nextChange returns the result of NextChange for one shard.
+func (l *shard) nextChange() (at time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.pendingChanges) > 0 {
@@ -266,16 +266,16 @@ func (l *shard) due() (at time.Time, ok bool) {
 		ok = true
 		for _, c := range h.candidates {
 			if c != nil {
-				at = c.cooled(at, h.compiled.rule.Hot.Cooldown)
+				at = c.cooledAt(at, h.compiled.rule.Hot.Cooldown)
 			}
 		}
 	}
 	return at, ok
 }
 
-// cooled returns the time at which a candidate has cooled by any criterion, or its clients have been too few for long
+// cooledAt returns the time at which a candidate has cooled by any criterion, or its clients have been too few for long
 // enough, if that is before the time before; else it returns before.
-func (c *candidate) cooled(before time.Time, cool time.Duration) time.Time {
+func (c *candidate) cooledAt(before time.Time, cool time.Duration) time.Time {
 	for i, below := range c.below {
 		if end := below.Add(cool); c.on[i] && !below.IsZero() && end.Before(before) {
 			before = end

@@ -57,7 +57,7 @@ type Stats struct {
 	ClockResets           uint64 `metric:"hotparam_aggregate_detect_clock_resets_total" help:"Times that this machine's clock stepped back by more than a window."`
 }
 
-func (l *shard) count(st *Stats) {
+func (l *shard) addStatsTo(st *Stats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st.Newest = max(st.Newest, l.stats.Newest)
@@ -146,7 +146,7 @@ func Check(set *rules.Set, o Options) error {
 		return fmt.Errorf(
 			"detect: rule %q: at %.0f requests/s %d counters can be wrong by %.0f requests in %ds, and a key is hot from %d on: "+
 				"hot keys could be missed; set %s, or a lower max_rate if that is the truth",
-			r.Name, rate, o.Counters, math.Ceil(worst), t.window, t.least, t.advice(rate, o))
+			r.Name, rate, o.Counters, math.Ceil(worst), t.window, t.least, t.describeRemedy(rate, o))
 	}
 	return nil
 }
@@ -154,20 +154,20 @@ func Check(set *rules.Set, o Options) error {
 // errorFactor returns 2.2 times the number of seconds that share the counters. Package window explains why no second
 // loses more than this factor times its requests divided by the number of counters.
 func (t *compiledRule) errorFactor(o Options) float64 {
-	return 2.2 * float64(t.window+seconds(o.Future))
+	return 2.2 * float64(t.window+wholeSeconds(o.Future))
 }
 
 // maxError returns the greatest error at a rate, for any keys. It is 0 if there are counters for every request of the
 // window and of the seconds that may be ahead.
 func (t *compiledRule) maxError(rate float64, o Options) float64 {
-	all := rate * float64(t.window+seconds(o.Future))
+	all := rate * float64(t.window+wholeSeconds(o.Future))
 	if all <= float64(o.Counters) {
 		return 0
 	}
 	return t.errorFactor(o) * rate * float64(t.window) / float64(o.Counters)
 }
 
-func (t *compiledRule) advice(rate float64, o Options) string {
+func (t *compiledRule) describeRemedy(rate float64, o Options) string {
 	if enough := t.countersNeeded(rate, o); enough <= MaxCounters {
 		return fmt.Sprintf("detect.counters to %d or more, or a higher threshold", enough)
 	}
@@ -175,7 +175,7 @@ func (t *compiledRule) advice(rate float64, o Options) string {
 }
 
 func (t *compiledRule) countersNeeded(rate float64, o Options) int64 {
-	exact := rate * float64(t.window+seconds(o.Future))
+	exact := rate * float64(t.window+wholeSeconds(o.Future))
 	bounded := 2*t.errorFactor(o)*rate*float64(t.window)/float64(t.least) + 1
 	return int64(math.Ceil(min(exact, bounded)))
 }

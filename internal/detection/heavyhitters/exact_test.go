@@ -9,7 +9,7 @@ import (
 )
 
 // The bounds of a table are the requested ones within the limits of its index.
-func TestBoundsOfATable(t *testing.T) {
+func TestTable_BoundsItsSize(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ keys, bytes, max, maxBytes int }{
 		{10, 100, 10, 100}, {0, 0, 1, 1}, {-1, -1, 1, 1}, {1 << 24, 1 << 32, 1<<24 - 1, 1<<32 - 1},
@@ -37,7 +37,7 @@ func TestBoundsOfATable(t *testing.T) {
 }
 
 // A table takes memory as it grows, and releases memory when keys are dropped.
-func TestMemoryOfATable(t *testing.T) {
+func TestTable_ReleasesMemory(t *testing.T) {
 	t.Parallel()
 	type memory struct{ cells, index, names int }
 	for _, c := range []struct {
@@ -116,7 +116,7 @@ func TestWarmChangesNothing(t *testing.T) {
 }
 
 // Numbers below 1 count as 1. Parts of all numbers are exact if each number has a level of its own.
-func TestPartsOfNumbers(t *testing.T) {
+func TestHistogram_PartsOfNumbers(t *testing.T) {
 	t.Parallel()
 	var none, some Histogram
 	for _, n := range []int64{-5, 0, 1, 2, 3, 30} {
@@ -139,8 +139,8 @@ func TestPartsOfNumbers(t *testing.T) {
 	for n, want := range map[int64][2]int64{1: {1, 1}, 31: {31, 31}, 32: {32, 33}, 33: {32, 33}, 34: {33, 35}, 64: {48,
 		67},
 		math.MaxInt64: {59<<4 - 1, math.MaxInt64}} {
-		if l := level(n); n < 1<<40 && int64(l) != want[0] || top(l) != want[1] {
-			t.Errorf("%d: level %d up to %d, want %v", n, l, top(l), want)
+		if l := levelOf(n); n < 1<<40 && int64(l) != want[0] || levelTop(l) != want[1] {
+			t.Errorf("%d: level %d up to %d, want %v", n, l, levelTop(l), want)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestSummaryTape(t *testing.T) {
 }
 
 // The longest key takes a quarter of the memory.
-func TestLongestKey(t *testing.T) {
+func TestSummary_BoundsTheLengthOfKeys(t *testing.T) {
 	t.Parallel()
 	for counters, most := range map[int]int{-1: 1 << 14, 2: 1 << 14, 1 << 10: 1 << 14, 1 << 11: 1 << 15} {
 		if s := New(counters); !s.Add(1, strings.Repeat("x", most), 1) || s.Add(2, strings.Repeat("x", most+1), 1) {

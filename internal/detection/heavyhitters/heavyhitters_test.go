@@ -10,19 +10,19 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestLevelsHoldWhatTheySay(t *testing.T) {
+func TestHistogram_LevelsHoldTheirNumbers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(1, math.MaxInt64).Draw(t, "n") >> rapid.IntRange(0, 62).Draw(t, "shift")
 		n = max(n, 1)
-		i := level(n)
-		if most := top(i); n > most || level(most) != i || float64(most) > float64(n)*(1+1.0/16) {
+		i := levelOf(n)
+		if most := levelTop(i); n > most || levelOf(most) != i || float64(most) > float64(n)*(1+1.0/16) {
 			t.Fatalf("%d is in level %d up to %d", n, i, most)
 		}
 	})
 }
 
-func TestHalfIsAHalf(t *testing.T) {
+func TestHistogram_MedianIsAHalf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		ns := rapid.SliceOfN(rapid.Int64Range(1, 2000), 1, 200).Draw(t, "numbers")
@@ -39,7 +39,7 @@ func TestHalfIsAHalf(t *testing.T) {
 }
 
 // A Table holds the same keys and values as a map.
-func TestTableIsAMap(t *testing.T) {
+func TestTable_AgreesWithAMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.SampledFrom([]int{1, 10, 100, 1000}).Draw(t, "keys")
@@ -118,7 +118,7 @@ func TestSummaryBoundsHoldTheTruth(t *testing.T) {
 	})
 }
 
-func TestFadingForgets(t *testing.T) {
+func TestDecay_RemovesKeys(t *testing.T) {
 	t.Parallel()
 	s := New(100_000)
 	seed := maphash.MakeSeed()

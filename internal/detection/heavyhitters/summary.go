@@ -53,7 +53,7 @@ func (s *Summary) Add(hash uint64, key string, n int64) bool {
 	i := s.table.Find(hash, key)
 	for i < 0 {
 		if i = s.table.Insert(hash, key); i < 0 {
-			s.purge()
+			s.purgeLight()
 			continue
 		}
 		s.table.At(i).err = s.offset
@@ -62,17 +62,17 @@ func (s *Summary) Add(hash uint64, key string, n int64) bool {
 	return true
 }
 
-func (s *Summary) purge() {
+func (s *Summary) purgeLight() {
 	var sizes Histogram
 	for i := range s.table.Len() {
 		v := s.table.At(i)
 		sizes.Add(v.n + v.err - s.offset)
 	}
 	s.offset += sizes.Median()
-	s.retain(func(_ int, v *counter) bool { return v.n+v.err > s.offset })
+	s.retainKeys(func(_ int, v *counter) bool { return v.n+v.err > s.offset })
 }
 
-func (s *Summary) retain(keep func(int, *counter) bool) {
+func (s *Summary) retainKeys(keep func(int, *counter) bool) {
 	if len(s.moved) < s.table.Len() {
 		s.moved = make([]int32, s.table.Len())
 	}
@@ -95,7 +95,7 @@ func (s *Summary) Decay(factor float64) {
 	up := func(n int64) int64 { return int64(math.Ceil(float64(n) * factor)) }
 	s.offset = up(s.offset)
 	lost := int64(0) // the maximum of the forgotten keys, whose count is below one
-	s.retain(func(_ int, v *counter) bool {
+	s.retainKeys(func(_ int, v *counter) bool {
 		v.n, v.err = int64(float64(v.n)*factor), up(v.err)+1
 		if v.n > 0 {
 			return true
@@ -131,33 +131,33 @@ type Histogram struct {
 
 // Add counts a number above 0; a smaller number counts as 1.
 func (l *Histogram) Add(n int64) {
-	l.counts[level(n)]++
+	l.counts[levelOf(n)]++
 	l.total++
 }
 
 // Median returns an upper bound of at least half of all numbers, which is at most 1/16 above the least such bound, or 0
 // without numbers. LowerThird returns the same for a third.
-func (l *Histogram) Median() int64     { return l.part(2) }
-func (l *Histogram) LowerThird() int64 { return l.part(3) }
+func (l *Histogram) Median() int64     { return l.quantile(2) }
+func (l *Histogram) LowerThird() int64 { return l.quantile(3) }
 
-func (l *Histogram) part(parts int) int64 {
+func (l *Histogram) quantile(parts int) int64 {
 	seen := 0
 	for i, n := range l.counts {
 		if seen += int(n); n > 0 && parts*seen >= l.total {
-			return top(i)
+			return levelTop(i)
 		}
 	}
 	return 0
 }
 
-// level returns the level of a number. Numbers below 1<<(mantissaBits+1) have their own.
-func level(n int64) int {
+// levelOf returns the level of a number. Numbers below 1<<(mantissaBits+1) have their own.
+func levelOf(n int64) int {
 	u := uint64(max(n, 1))
 	drop := max(bits.Len64(u)-mantissaBits-1, 0)
 	return drop<<mantissaBits + int(u>>drop)
 }
 
-func top(level int) int64 {
+func levelTop(level int) int64 {
 	drop := max(level>>mantissaBits-1, 0)
 	return int64(uint64(level-drop<<mantissaBits+1)<<drop - 1)
 }

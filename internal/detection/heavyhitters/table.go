@@ -47,11 +47,11 @@ func (t *Table[V]) Size() int { return cap(t.cells) }
 func (t *Table[V]) At(place int) *V { return &t.cells[place].value }
 
 // Key returns a copy of the key at a place.
-func (t *Table[V]) Key(place int) string { return string(t.name(place)) }
+func (t *Table[V]) Key(place int) string { return string(t.nameAt(place)) }
 
 func (t *Table[V]) Hash(place int) uint64 { return t.cells[place].hash }
 
-func (t *Table[V]) name(place int) []byte {
+func (t *Table[V]) nameAt(place int) []byte {
 	c := &t.cells[place]
 	return t.names[c.at : c.at+c.size]
 }
@@ -116,26 +116,26 @@ func (t *Table[V]) Insert(hash uint64, key string) int {
 		return -1
 	}
 	if place == cap(t.cells) {
-		t.cells = grown(t.cells, min(max(2*place, least), t.max))
+		t.cells = withCapacity(t.cells, min(max(2*place, least), t.max))
 	}
 	if need := len(t.names) + len(key); need > cap(t.names) {
-		t.names = grown(t.names, min(max(2*need, 32*least), max(t.maxBytes, need)))
+		t.names = withCapacity(t.names, min(max(2*need, 32*least), max(t.maxBytes, need)))
 	}
 	t.cells = append(t.cells, cell[V]{hash: hash, at: uint32(len(t.names)), size: uint32(len(key))})
 	t.names = append(t.names, key...)
 	if 4*len(t.cells) > 3*len(t.index) {
-		t.reindex(max(2*least, 2*len(t.index)))
+		t.rebuildIndex(max(2*least, 2*len(t.index)))
 	} else {
-		t.enter(place)
+		t.indexPlace(place)
 	}
 	return place
 }
 
-func grown[T any](s []T, capacity int) []T {
+func withCapacity[T any](s []T, capacity int) []T {
 	return append(make([]T, 0, capacity), s...)
 }
 
-func (t *Table[V]) enter(place int) {
+func (t *Table[V]) indexPlace(place int) {
 	hash := t.cells[place].hash
 	mask := uint64(len(t.index) - 1)
 	i := hash & mask
@@ -145,8 +145,8 @@ func (t *Table[V]) enter(place int) {
 	t.index[i] = uint32(hash>>32)>>t.shift<<t.shift | uint32(place+1)
 }
 
-// reindex builds the index again, with size cells.
-func (t *Table[V]) reindex(size int) {
+// rebuildIndex builds the index again, with size cells.
+func (t *Table[V]) rebuildIndex(size int) {
 	if size <= cap(t.index) {
 		t.index = t.index[:size]
 		clear(t.index)
@@ -154,7 +154,7 @@ func (t *Table[V]) reindex(size int) {
 		t.index = make([]uint32, size)
 	}
 	for place := range t.cells {
-		t.enter(place)
+		t.indexPlace(place)
 	}
 }
 
@@ -181,24 +181,24 @@ func (t *Table[V]) Retain(keep func(place int, v *V) bool, moved []int32) {
 		n++
 	}
 	t.cells, t.names = t.cells[:n], t.names[:end]
-	t.settle()
+	t.shrinkMemory()
 }
 
-// settle adapts index and memory after keys were dropped.
-func (t *Table[V]) settle() {
+// shrinkMemory adapts index and memory after keys were dropped.
+func (t *Table[V]) shrinkMemory() {
 	if n := len(t.cells); 8*n < cap(t.cells) && cap(t.cells) > least {
 		if n == 0 {
 			t.cells, t.names, t.index = nil, nil, nil
 			return
 		}
 		t.index = nil
-		t.cells = grown(t.cells, max(2*n, least))
-		t.names = grown(t.names, max(2*len(t.names), least))
-		t.reindex(1 << bits.Len(uint(2*cap(t.cells)-1)))
+		t.cells = withCapacity(t.cells, max(2*n, least))
+		t.names = withCapacity(t.names, max(2*len(t.names), least))
+		t.rebuildIndex(1 << bits.Len(uint(2*cap(t.cells)-1)))
 		return
 	}
 	// A small index stays near the processor, however large it once was.
-	t.reindex(min(len(t.index), 1<<bits.Len(uint(max(2*len(t.cells), 2*least)-1))))
+	t.rebuildIndex(min(len(t.index), 1<<bits.Len(uint(max(2*len(t.cells), 2*least)-1))))
 }
 
 func (t *Table[V]) Bytes() int {

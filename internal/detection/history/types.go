@@ -205,10 +205,10 @@ func (r *Recorder) Add(s *Second) (ended *Minute) {
 		}
 	}
 	for i := range s.Keys {
-		r.fold(minute, &s.Keys[i])
+		r.addSecond(minute, &s.Keys[i])
 	}
 	if len(r.keys) > 4*r.most {
-		r.trim()
+		r.pruneLightest()
 	}
 	return ended
 }
@@ -216,7 +216,7 @@ func (r *Recorder) Add(s *Second) (ended *Minute) {
 // Forget removes a key from the current minute.
 func (r *Recorder) Forget(key hottype.Key) { delete(r.keys, key) }
 
-func (r *Recorder) fold(minute time.Time, s *KeySecond) {
+func (r *Recorder) addSecond(minute time.Time, s *KeySecond) {
 	k := r.keys[s.Key]
 	if k == nil {
 		k = &minuteAcc{KeyMinute: KeyMinute{Minute: minute, Key: s.Key, State: Cold, Allowed: Unknown, Denied: Unknown}}
@@ -246,7 +246,7 @@ func (r *Recorder) End() *Minute {
 	if r.minute.Total.Minute.IsZero() {
 		return nil
 	}
-	r.trim()
+	r.pruneLightest()
 	m := r.minute
 	for _, k := range r.keys {
 		m.Keys = append(m.Keys, k.KeyMinute)
@@ -257,7 +257,7 @@ func (r *Recorder) End() *Minute {
 	return &m
 }
 
-func (r *Recorder) trim() {
+func (r *Recorder) pruneLightest() {
 	if len(r.keys) <= r.most {
 		return
 	}

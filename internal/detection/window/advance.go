@@ -12,20 +12,20 @@ func (c *Counter) Advance(second int64, left func(place int, n int64)) {
 	// After a whole ring without counts, further seconds change nothing.
 	quiet := c.clock.now + c.clock.size + 1
 	for c.clock.now < min(second, quiet) {
-		c.rotate(left)
+		c.advanceSecond(left)
 	}
 	if c.clock.now < second {
 		c.clock.set(second)
 	}
-	c.shrink()
+	c.releaseMemory()
 }
 
-// shrink releases memory that is nearly empty, but not in a flood, which would need it again at once.
-func (c *Counter) shrink() {
+// releaseMemory releases memory that is nearly empty, but not in a flood, which would need it again at once.
+func (c *Counter) releaseMemory() {
 	if size := c.table.Size(); size <= 1024 || 8*(c.table.Len()-c.idle) >= size || c.Error() > 0 {
 		return
 	}
-	c.compact()
+	c.compactTable()
 	for i := range c.slots {
 		if s := &c.slots[i]; 8*len(s.pairs) < cap(s.pairs) {
 			s.pairs = slices.Clone(s.pairs)
@@ -33,7 +33,7 @@ func (c *Counter) shrink() {
 	}
 }
 
-func (c *Counter) rotate(left func(int, int64)) {
+func (c *Counter) advanceSecond(left func(int, int64)) {
 	for k, pairs := 0, c.slots[c.clock.pos].pairs; k < len(pairs); k++ {
 		v := c.table.At(int(pairs[k].place))
 		pairs[k].n, v.cur = v.cur, 0
@@ -41,7 +41,7 @@ func (c *Counter) rotate(left func(int, int64)) {
 	c.expireOldest(left)
 	c.endSecond()
 	ended := c.clock.pos
-	c.clock.next()
+	c.clock.nextSecond()
 	c.shedExcess(ended)
 	c.reuseMemory(&c.slots[ended], &c.slots[c.clock.pos])
 	c.startSecond()
@@ -56,7 +56,7 @@ func (c *Counter) shedExcess(ended int64) {
 	}
 	c.evictThird(ended)
 	if 2*c.idle > c.table.Len() {
-		c.compact()
+		c.compactTable()
 	}
 }
 
@@ -74,15 +74,15 @@ func (c *Counter) reuseMemory(ended, begins *slot) {
 }
 
 func (c *Counter) expireOldest(left func(int, int64)) {
-	s := &c.slots[c.clock.slot(c.clock.oldest())]
+	s := &c.slots[c.clock.slotOf(c.clock.oldestSecond())]
 	for _, p := range s.pairs {
 		v := c.table.At(int(p.place))
 		v.sum -= p.n
-		v.leave(c.clock.now+1, p.n)
+		v.addLeft(c.clock.now+1, p.n)
 		if left != nil {
 			left(int(p.place), p.n)
 		}
-		c.drop(v)
+		c.releasePair(v)
 	}
 	used := len(s.pairs)
 	*s = slot{pairs: s.pairs[:0]}
@@ -98,13 +98,13 @@ func (c *Counter) startSecond() {
 	if len(s.pairs) == 0 {
 		return
 	}
-	c.fold(c.clock.pos)
+	c.joinPairs(c.clock.pos)
 	for k := range s.pairs {
 		p := &s.pairs[k]
 		v := c.table.At(int(p.place))
 		v.sum += p.n
 		v.cur, p.n = p.n, 0
-		if v.sum >= c.limit && c.crosses(v, v.sum) {
+		if v.sum >= c.limit && c.crossesThreshold(v, v.sum) {
 			c.crossed = append(c.crossed, int(p.place))
 		}
 	}
@@ -137,16 +137,16 @@ func (c *clock) set(second int64) {
 	}
 }
 
-// next moves to the following second without a division.
-func (c *clock) next() {
+// nextSecond moves to the following second without a division.
+func (c *clock) nextSecond() {
 	c.now++
 	if c.pos++; c.pos == c.size {
 		c.pos = 0
 	}
 }
 
-// slot returns the place of a second in the ring; the second is less than size seconds away from now.
-func (c *clock) slot(second int64) int64 {
+// slotOf returns the place of a second in the ring; the second is less than size seconds away from now.
+func (c *clock) slotOf(second int64) int64 {
 	i := c.pos + second - c.now
 	switch {
 	case i < 0:
@@ -157,8 +157,8 @@ func (c *clock) slot(second int64) int64 {
 	return i
 }
 
-// oldest returns the first second of the window.
-func (c *clock) oldest() int64 { return c.now - c.window + 1 }
+// oldestSecond returns the first second of the window.
+func (c *clock) oldestSecond() int64 { return c.now - c.window + 1 }
 
-// newest returns the last second for which counts are taken.
-func (c *clock) newest() int64 { return c.now + c.size - c.window }
+// newestSecond returns the last second for which counts are taken.
+func (c *clock) newestSecond() int64 { return c.now + c.size - c.window }

@@ -41,7 +41,7 @@ const (
 func (c *Counter) filterCold(hash uint64, n int64) bool {
 	s := &c.filter
 	if s.counts >= s.next {
-		s.open(c.cfg.Counters, c.clock.size)
+		s.setLimit(c.cfg.Counters, c.clock.size)
 	}
 	if n > s.limit*s.unit {
 		return false
@@ -65,8 +65,8 @@ func (c *Counter) filterCold(hash uint64, n int64) bool {
 	return true
 }
 
-// open computes how much a cell may hold now.
-func (s *coldFilter) open(counters int, seconds int64) {
+// setLimit computes how much a cell may hold now.
+func (s *coldFilter) setLimit(counters int, seconds int64) {
 	s.next = s.counts + recomputeEvery
 	mean := int64(s.weight / float64(max(s.counts, 1)))
 	if s.most == 0 {

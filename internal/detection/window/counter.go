@@ -36,8 +36,8 @@ type Config struct {
 	Counters int
 }
 
-// clean puts every field into its domain.
-func (c Config) clean() Config {
+// clampFields puts every field into its domain.
+func (c Config) clampFields() Config {
 	c.Window = min(max(c.Window, 1), maxSpan)
 	c.Lateness = min(max(c.Lateness, 0), c.Window)
 	c.Future = min(max(c.Future, 0), maxSpan)
@@ -85,7 +85,7 @@ type sums struct {
 // New returns a Counter whose current second is now. Fields of cfg outside their domain are taken as the nearest value
 // in it.
 func New(cfg Config, now int64) *Counter {
-	cfg = cfg.clean()
+	cfg = cfg.clampFields()
 	c := &Counter{cfg: cfg, clock: newClock(cfg, now), limit: math.MaxInt64}
 	c.slots = make([]slot, c.clock.size)
 	keys := cfg.Counters + cfg.Counters/4 + 16 // so that when it is full a fifth is idle
@@ -145,7 +145,7 @@ func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 		}
 	}
 	if i < 0 {
-		if i = c.enter(hash, key); i < 0 {
+		if i = c.insertKey(hash, key); i < 0 {
 			return Added{Status: Full}
 		}
 	}
@@ -156,31 +156,31 @@ func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 	case ahead != 0:
 		c.addToSecond(i, v, second, n)
 		if ahead < 0 {
-			return c.late(i, v)
+			return c.lateResult(i, v)
 		}
 	default:
 		if v.cur == 0 {
-			c.pair(c.clock.pos, i, v, 0)
+			c.addPair(c.clock.pos, i, v, 0)
 			c.pairsCreated++
 		}
 		v.cur += n
 		v.sum += n
 	}
-	return Added{Place: i, Sum: v.sum, Crossed: v.sum >= c.limit && c.crosses(v, v.sum)}
+	return Added{Place: i, Sum: v.sum, Crossed: v.sum >= c.limit && c.crossesThreshold(v, v.sum)}
 }
 
 // addToSecond adds to a second other than the current one. It does not search for a pair that the key may have there;
 // fold joins the pairs when room is needed or the second begins.
 func (c *Counter) addToSecond(i int, v *sums, second, n int64) {
-	s := c.clock.slot(second)
+	s := c.clock.slotOf(second)
 	c.slots[s].mixed = true
-	c.pair(s, i, v, n)
+	c.addPair(s, i, v, n)
 	if second < c.clock.now {
 		v.sum += n
 	}
 }
 
-func (c *Counter) pair(slot int64, i int, v *sums, n int64) {
+func (c *Counter) addPair(slot int64, i int, v *sums, n int64) {
 	s := &c.slots[slot]
 	if v.pairs == 0 && v.watch == 0 {
 		c.idle--
@@ -190,13 +190,13 @@ func (c *Counter) pair(slot int64, i int, v *sums, n int64) {
 	s.pairs = append(s.pairs, pair{n: n, err: s.offset, place: uint32(i)})
 }
 
-// crosses reports whether Add must report a sum at the limit or above.
-func (c *Counter) crosses(v *sums, sum int64) bool {
+// crossesThreshold reports whether Add must report a sum at the limit or above.
+func (c *Counter) crossesThreshold(v *sums, sum int64) bool {
 	return v.watch == 0 || sum >= c.watches[v.watch-1].threshold
 }
 
-// enter adds a new key to the table, and returns its place, or -1 if the key is too long.
-func (c *Counter) enter(hash uint64, key string) int {
+// insertKey adds a new key to the table, and returns its place, or -1 if the key is too long.
+func (c *Counter) insertKey(hash uint64, key string) int {
 	if len(key) > c.cfg.Counters*keyBytes/4 && len(key) > 1<<16 {
 		return -1
 	}
@@ -206,9 +206,9 @@ func (c *Counter) enter(hash uint64, key string) int {
 			return i
 		}
 		if 5*c.idle < c.table.Len() { // full of names
-			c.purge(c.fullest())
+			c.purgeSlot(c.fullestSlot())
 		}
-		c.compact()
+		c.compactTable()
 	}
 }
 
@@ -238,8 +238,8 @@ func (c *Counter) Sum(hash uint64, key string) (lower, upper int64) {
 // Error returns the maximum by which the sum of a key can be too low. It is the total, over the seconds of the window,
 // of the largest count that was given up of one key, and 0 if all sums are exact.
 func (c *Counter) Error() (e int64) {
-	for s := c.clock.oldest(); s <= c.clock.now; s++ {
-		e += c.slots[c.clock.slot(s)].missed()
+	for s := c.clock.oldestSecond(); s <= c.clock.now; s++ {
+		e += c.slots[c.clock.slotOf(s)].maxMissed()
 	}
 	return e
 }

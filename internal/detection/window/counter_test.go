@@ -334,7 +334,7 @@ func TestLongKeysAreBounded(t *testing.T) {
 	}
 }
 
-func TestForget(t *testing.T) {
+func TestCounter_Forget(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Window: 4, Lateness: 3, Future: 2, Counters: 1000}

@@ -9,46 +9,46 @@ import "math"
 // of the key, or -1 if it is not held.
 func (c *Counter) addToLeft(i int, hash uint64, key string, n int64) Added {
 	if i < 0 {
-		if i = c.enter(hash, key); i < 0 {
+		if i = c.insertKey(hash, key); i < 0 {
 			return Added{Status: Full}
 		}
 	}
 	v := c.table.At(i)
-	v.leave(c.clock.now, n)
-	return c.late(i, v)
+	v.addLeft(c.clock.now, n)
+	return c.lateResult(i, v)
 }
 
-// late returns the outcome of a count that came after its second: its own window may reach a threshold that the current
-// window does not.
-func (c *Counter) late(i int, v *sums) Added {
-	before := v.before(c.clock.now)
+// lateResult returns the outcome of a count that came after its second: its own window may reach a threshold that the
+// current window does not.
+func (c *Counter) lateResult(i int, v *sums) Added {
+	before := v.sumBefore(c.clock.now)
 	most := max(v.sum, before)
-	return Added{Place: i, Sum: v.sum, Before: before, Crossed: most >= c.limit && c.crosses(v, most)}
+	return Added{Place: i, Sum: v.sum, Before: before, Crossed: most >= c.limit && c.crossesThreshold(v, most)}
 }
 
-// leave adds to the count of the key in the second that left last, as of the current second. A count that does not fit
-// in 32 bits becomes a lower bound.
-func (v *sums) leave(now, n int64) {
+// addLeft adds to the count of the key in the second that left last, as of the current second. A count that does not
+// fit in 32 bits becomes a lower bound.
+func (v *sums) addLeft(now, n int64) {
 	if v.leftAt != uint32(now) {
 		v.left, v.leftAt = 0, uint32(now)
 	}
 	v.left = uint32(min(int64(v.left)+n, math.MaxUint32))
 }
 
-func (v *sums) expired(now int64) int64 {
+func (v *sums) leftCount(now int64) int64 {
 	if v.leftAt != uint32(now) {
 		return 0
 	}
 	return int64(v.left)
 }
 
-// before returns the sum over the window that ended when the current second began, with the counts that came later.
-func (v *sums) before(now int64) int64 { return v.sum - v.cur + v.expired(now) }
+// sumBefore returns the sum over the window that ended when the current second began, with the counts that came later.
+func (v *sums) sumBefore(now int64) int64 { return v.sum - v.cur + v.leftCount(now) }
 
 // SumBefore returns the lower bound of a key's count in the window that ended when the current second began.
 func (c *Counter) SumBefore(hash uint64, key string) int64 {
 	if i := c.table.Find(hash, key); i >= 0 {
-		return c.table.At(i).before(c.clock.now)
+		return c.table.At(i).sumBefore(c.clock.now)
 	}
 	return 0
 }

@@ -19,9 +19,9 @@ type slot struct {
 	mixed bool
 }
 
-// missed returns the maximum that a key without a pair may have had here: its count when it was given up last, and the
-// count that the cold filter has held back since.
-func (s *slot) missed() int64 { return s.offset + s.filtered }
+// maxMissed returns the maximum that a key without a pair may have had here: its count when it was given up last, and
+// the count that the cold filter has held back since.
+func (s *slot) maxMissed() int64 { return s.offset + s.filtered }
 
 // pair is a key in one second: a counter.
 type pair struct {
@@ -36,7 +36,7 @@ const pairSize = int(unsafe.Sizeof(pair{}))
 func (c *Counter) makeRoom() {
 	for i := range c.slots {
 		if c.slots[i].mixed {
-			c.fold(int64(i))
+			c.joinPairs(int64(i))
 		}
 	}
 	if 8*c.pairs <= 7*c.cfg.Counters {
@@ -44,11 +44,11 @@ func (c *Counter) makeRoom() {
 	}
 	c.overCapacity = true
 	for c.pairs >= c.cfg.Counters {
-		c.purge(c.fullest())
+		c.purgeSlot(c.fullestSlot())
 	}
 }
 
-func (c *Counter) fullest() (full int64) {
+func (c *Counter) fullestSlot() (full int64) {
 	for i := range c.slots {
 		if len(c.slots[i].pairs) > len(c.slots[full].pairs) {
 			full = int64(i)
@@ -57,10 +57,10 @@ func (c *Counter) fullest() (full int64) {
 	return full
 }
 
-// fold joins the pairs of a slot that belong to the same key.
-func (c *Counter) fold(i int64) {
+// joinPairs joins the pairs of a slot that belong to the same key.
+func (c *Counter) joinPairs(i int64) {
 	s := &c.slots[i]
-	first := c.marks()
+	first := c.zeroedScratch()
 	kept := s.pairs[:0]
 	for _, p := range s.pairs {
 		if at := first[p.place]; at > 0 {
@@ -78,16 +78,16 @@ func (c *Counter) fold(i int64) {
 	s.pairs, s.mixed = kept, false
 }
 
-// marks returns a slice with a 0 for each place. The caller must leave it so.
-func (c *Counter) marks() []int32 {
+// zeroedScratch returns a slice with a 0 for each place. The caller must leave it so.
+func (c *Counter) zeroedScratch() []int32 {
 	if len(c.scratch) < c.table.Len() {
 		c.scratch = make([]int32, c.table.Len()+c.table.Len()/4)
 	}
 	return c.scratch
 }
 
-// purge gives up the lower third of a slot's pairs, and the memory that they leave empty.
-func (c *Counter) purge(i int64) {
+// purgeSlot gives up the lower third of a slot's pairs, and the memory that they leave empty.
+func (c *Counter) purgeSlot(i int64) {
 	c.evictThird(i)
 	s := &c.slots[i]
 	if i != c.clock.pos && 3*len(s.pairs)+3072 < 2*cap(s.pairs) { // a second that has ended needs no more
@@ -100,40 +100,40 @@ func (c *Counter) purge(i int64) {
 func (c *Counter) evictThird(i int64) {
 	s := &c.slots[i]
 	if s.mixed {
-		c.fold(i)
+		c.joinPairs(i)
 	}
 	s.most = max(s.most, len(s.pairs))
 	current := i == c.clock.pos
 	var sizes heavyhitters.Histogram
 	for k := range s.pairs {
-		sizes.Add(c.n(&s.pairs[k], current) + s.pairs[k].err - s.offset)
+		sizes.Add(c.pairCount(&s.pairs[k], current) + s.pairs[k].err - s.offset)
 	}
 	s.offset += sizes.LowerThird()
 	kept := s.pairs[:0]
 	for _, p := range s.pairs {
-		if n := c.n(&p, current); n+p.err > s.offset {
+		if n := c.pairCount(&p, current); n+p.err > s.offset {
 			kept = append(kept, p)
 		} else {
-			c.evictPair(&p, n, c.counted(i))
+			c.evictPair(&p, n, c.isCounted(i))
 		}
 	}
 	s.pairs = kept
 }
 
-func (c *Counter) n(p *pair, current bool) int64 {
+func (c *Counter) pairCount(p *pair, current bool) int64 {
 	if current {
 		return c.table.At(int(p.place)).cur
 	}
 	return p.n
 }
 
-// counted reports whether the sums include a slot already.
-func (c *Counter) counted(slot int64) bool {
+// isCounted reports whether the sums include a slot already.
+func (c *Counter) isCounted(slot int64) bool {
 	ahead := slot - c.clock.pos
 	if ahead < 0 {
 		ahead += c.clock.size
 	}
-	return ahead == 0 || ahead > c.clock.newest()-c.clock.now
+	return ahead == 0 || ahead > c.clock.newestSecond()-c.clock.now
 }
 
 func (c *Counter) evictPair(p *pair, n int64, counted bool) {
@@ -145,21 +145,21 @@ func (c *Counter) evictPair(p *pair, n int64, counted bool) {
 		v.cur = 0
 	}
 	if v.watch > 0 {
-		c.watches[v.watch-1].since = c.clock.newest()
+		c.watches[v.watch-1].since = c.clock.newestSecond()
 	}
 	c.given++
-	c.drop(v)
+	c.releasePair(v)
 }
 
-func (c *Counter) drop(v *sums) {
+func (c *Counter) releasePair(v *sums) {
 	c.pairs--
 	if v.pairs--; v.pairs == 0 && v.watch == 0 {
 		c.idle++
 	}
 }
 
-func (c *Counter) compact() {
-	moved := c.marks()
+func (c *Counter) compactTable() {
+	moved := c.zeroedScratch()
 	c.table.Retain(func(_ int, v *sums) bool { return v.pairs > 0 || v.watch > 0 }, moved)
 	for i := range c.slots {
 		for k := range c.slots[i].pairs {

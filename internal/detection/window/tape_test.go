@@ -67,7 +67,7 @@ func (t *tape) record(what string) {
 
 // Many small rules choose the keys that a flood gives up, the memory that is taken and released, and when the filter
 // opens. The tape holds their joint result; -update records it again, also for a Go whose slices grow differently.
-func TestTape(t *testing.T) {
+func TestCounter_FloodTape(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	for _, cfg := range []Config{
@@ -131,7 +131,7 @@ func TestTape(t *testing.T) {
 }
 
 // Fields outside their domain become the nearest value in it.
-func TestConfigIsInItsDomain(t *testing.T) {
+func TestConfig_IsInItsDomain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ in, want Config }{
 		{Config{}, Config{Window: 1, Counters: 131_072}},
@@ -141,25 +141,25 @@ func TestConfigIsInItsDomain(t *testing.T) {
 		{Config{Window: 65537, Lateness: 65538, Future: 65537, Counters: 1<<23 + 1},
 			Config{Window: 65536, Lateness: 65536, Future: 65536, Counters: 1 << 23}},
 	} {
-		if got := c.in.clean(); got != c.want {
+		if got := c.in.clampFields(); got != c.want {
 			t.Errorf("%+v: %+v", c.in, got)
 		}
 	}
 }
 
 // Each second of the ring has a slot of its own, found from any second of it.
-func TestSlotsOfSeconds(t *testing.T) {
+func TestClock_SlotsOfSeconds(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []Config{{Window: 1}, {Window: 3}, {Window: 1, Future: 2}, {Window: 4, Future: 3}} {
 		for now := int64(-15); now < 15; now++ {
 			c := newClock(cfg, now)
 			size := cfg.Window + cfg.Future
-			if c.oldest() != now-cfg.Window+1 || c.newest() != now+cfg.Future || c.size != size {
-				t.Fatalf("%+v at %d: %d to %d", cfg, now, c.oldest(), c.newest())
+			if c.oldestSecond() != now-cfg.Window+1 || c.newestSecond() != now+cfg.Future || c.size != size {
+				t.Fatalf("%+v at %d: %d to %d", cfg, now, c.oldestSecond(), c.newestSecond())
 			}
-			for s := c.oldest(); s <= c.newest(); s++ {
-				if want := (s%size + size) % size; c.slot(s) != want {
-					t.Fatalf("%+v at %d: second %d in slot %d, want %d", cfg, now, s, c.slot(s), want)
+			for s := c.oldestSecond(); s <= c.newestSecond(); s++ {
+				if want := (s%size + size) % size; c.slotOf(s) != want {
+					t.Fatalf("%+v at %d: second %d in slot %d, want %d", cfg, now, s, c.slotOf(s), want)
 				}
 			}
 		}
@@ -167,7 +167,7 @@ func TestSlotsOfSeconds(t *testing.T) {
 }
 
 // Counts and sums have a maximum.
-func TestLargestSums(t *testing.T) {
+func TestCounter_BoundsCountsAndSums(t *testing.T) {
 	t.Parallel()
 	b := newBox(Config{Window: 2, Counters: 10}, 0)
 	if b.add("k", 0, hottype.MaxCount+1).Status != Bad || b.Limit() != math.MaxInt64 {

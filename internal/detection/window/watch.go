@@ -22,7 +22,7 @@ type Watched struct {
 // Watch begins to follow the key at a place, which must not be watched, and returns the number of the watch. Add
 // reports the key when its sum is at Limit and at threshold or above.
 func (c *Counter) Watch(place int, threshold int64) int {
-	w := watch{place: int32(place), threshold: threshold, since: c.clock.newest()}
+	w := watch{place: int32(place), threshold: threshold, since: c.clock.newestSecond()}
 	id := len(c.watches)
 	if n := len(c.unused); n > 0 {
 		id = int(c.unused[n-1])
@@ -43,7 +43,7 @@ func (c *Counter) Watch(place int, threshold int64) int {
 func (c *Counter) WatchKey(hash uint64, key string, threshold int64) int {
 	i := c.table.Find(hash, key)
 	if i < 0 {
-		if i = c.enter(hash, key); i < 0 {
+		if i = c.insertKey(hash, key); i < 0 {
 			return -1
 		}
 	}
@@ -75,24 +75,24 @@ func (c *Counter) Unwatch(id int) {
 // window that ended when the current second began.
 func (c *Counter) SumOf(id int) int64 { return c.table.At(int(c.watches[id].place)).sum }
 func (c *Counter) BeforeOf(id int) int64 {
-	return c.table.At(int(c.watches[id].place)).before(c.clock.now)
+	return c.table.At(int(c.watches[id].place)).sumBefore(c.clock.now)
 }
 
 // Read returns all values of a watch. It costs one step for each second of the window.
 func (c *Counter) Read(id int) Watched {
 	w := &c.watches[id]
 	upper := c.table.At(int(w.place)).sum
-	for s := c.clock.oldest(); s <= min(c.clock.now, w.since); s++ {
-		upper += c.slots[c.clock.slot(s)].missed()
+	for s := c.clock.oldestSecond(); s <= min(c.clock.now, w.since); s++ {
+		upper += c.slots[c.clock.slotOf(s)].maxMissed()
 	}
 	v := c.table.At(int(w.place))
-	return Watched{Sum: v.sum, Upper: upper, Expired: v.expired(c.clock.now), Before: v.before(c.clock.now)}
+	return Watched{Sum: v.sum, Upper: upper, Expired: v.leftCount(c.clock.now), Before: v.sumBefore(c.clock.now)}
 }
 
 // Forget drops all counts of the keys for which the function which returns true. Watches on them stay. It costs one
 // pass over all keys and counters.
 func (c *Counter) Forget(which func(key string) bool) {
-	forgotten := c.marks()
+	forgotten := c.zeroedScratch()
 	for i := range c.table.Len() {
 		if !which(c.table.Key(i)) {
 			continue
@@ -108,7 +108,7 @@ func (c *Counter) Forget(which func(key string) bool) {
 			if forgotten[p.place] == 0 {
 				kept = append(kept, p)
 			} else {
-				c.drop(c.table.At(int(p.place)))
+				c.releasePair(c.table.At(int(p.place)))
 			}
 		}
 		s.pairs = kept

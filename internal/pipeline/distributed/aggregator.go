@@ -77,22 +77,22 @@ func NewAggregator(c AggregatorConfig) *Aggregator {
 	a.now = c.Store.Config().Now
 	c.Aggregate.Now = a.now
 	c.Publisher.Since = func() time.Time { return a.Aggregate.CountsSince() }
-	c.Publisher.Window = a.window
+	c.Publisher.Window = a.judgingWindow
 	if c.Judged != nil {
-		c.Publisher.Judged = func() report.Partitions { return a.judged(c.Judged) }
+		c.Publisher.Judged = func() report.Partitions { return a.judgedPartitions(c.Judged) }
 	}
 	a.publisher = a.Feed.NewPublisher(c.Publisher)
 	a.owner = &ownership{id: a.name, publish: a.publisher.Publish, log: c.Log, changed: make(chan struct{}, 1)}
 	c.Aggregate.Publish = a.owner
 	a.Aggregate = aggregate.New(c.Aggregate)
-	a.Add(lifecycle.Buffers, "aggregate", a.judge)
+	a.Add(lifecycle.Buffers, "aggregate", a.runAndRelease)
 	a.Add(lifecycle.Sinks, "redis", c.Store.Watch)
 	a.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return a.Feed.FollowInto(ctx, a.Hot) })
 	a.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
 		return a.Feed.Overrides().Follow(ctx, c.Overrides)
 	})
-	a.Add(lifecycle.Sinks, "upstreams", a.adapt)
-	a.Add(lifecycle.Sinks, "aggregators", a.exchange)
+	a.Add(lifecycle.Sinks, "upstreams", a.runControllers)
+	a.Add(lifecycle.Sinks, "aggregators", a.exchangeUse)
 	return a
 }
 
@@ -114,10 +114,11 @@ func (a *Aggregator) SetRules(set *rules.Set) {
 	a.Aggregate.SetRules(set)
 }
 
-// window returns the time after which a new process knows that a key of the rule is cold. A silence that began in its
-// first window, in which it had counted too little to find the key, is noticed by then. The input of a dead process has
-// a reader by then: a broker that comes back waits again for the dead process, so that outages add to this time.
-func (a *Aggregator) window(rule string) time.Duration {
+// judgingWindow returns the time after which a new process knows that a key of the rule is cold. A silence that began
+// in its first window, in which it had counted too little to find the key, is noticed by then. The input of a dead
+// process has a reader by then: a broker that comes back waits again for the dead process, so that outages add to this
+// time.
+func (a *Aggregator) judgingWindow(rule string) time.Duration {
 	for _, r := range a.Rules().Rules {
 		if r.Name == rule {
 			return r.Hot.Window + aggregate.SilentAfter + a.unread
@@ -126,11 +127,11 @@ func (a *Aggregator) window(rule string) time.Duration {
 	return 0
 }
 
-// judged returns the partitions whose keys this process has judged for a whole window of each rule.
-func (a *Aggregator) judged(read func(since time.Time) report.Partitions) report.Partitions {
+// judgedPartitions returns the partitions whose keys this process has judged for a whole window of each rule.
+func (a *Aggregator) judgedPartitions(read func(since time.Time) report.Partitions) report.Partitions {
 	since, counts := a.now(), a.Aggregate.CountsSince()
 	for _, r := range a.Rules().Rules {
-		if full := a.now().Add(-a.window(r.Name)); full.Before(since) {
+		if full := a.now().Add(-a.judgingWindow(r.Name)); full.Before(since) {
 			since = full
 		}
 	}
@@ -140,8 +141,8 @@ func (a *Aggregator) judged(read func(since time.Time) report.Partitions) report
 	return read(since)
 }
 
-// judge judges and then releases the publisher's id, so that no process waits for the end of the lease.
-func (a *Aggregator) judge(ctx context.Context) error {
+// runAndRelease judges and then releases the publisher's id, so that no process waits for the end of the lease.
+func (a *Aggregator) runAndRelease(ctx context.Context) error {
 	err := a.Aggregate.Run(ctx)
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.release)
 	defer cancel()
@@ -156,9 +157,9 @@ func (a *Aggregator) Command(ctx context.Context, c report.Command) error {
 	return SendCommand(ctx, a.Feed, a.Limits, a.Rules(), c)
 }
 
-// adapt runs the controllers by the reports of all limiters. Each aggregator computes the bounds; one of them
+// runControllers runs the controllers by the reports of all limiters. Each aggregator computes the bounds; one of them
 // publishes.
-func (a *Aggregator) adapt(ctx context.Context) error {
+func (a *Aggregator) runControllers(ctx context.Context) error {
 	token := rand.Text()
 	read := func(time.Time) []report.Limiter {
 		reports, err := a.Feed.ReadReports(ctx)

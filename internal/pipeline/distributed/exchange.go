@@ -11,9 +11,9 @@ import (
 // exchangeEvery is the interval at which an aggregator sends its use of each rule to the others, and reads theirs.
 const exchangeEvery = 2 * time.Second
 
-// exchange sends this aggregator's use of each rule to the other aggregators, and to itself after a restart, and merges
-// theirs, because with partitions the keys of one rule are counted in several processes.
-func (a *Aggregator) exchange(ctx context.Context) error {
+// exchangeUse sends this aggregator's use of each rule to the other aggregators, and to itself after a restart, and
+// merges theirs, because with partitions the keys of one rule are counted in several processes.
+func (a *Aggregator) exchangeUse(ctx context.Context) error {
 	failing := false
 	once := func() {
 		bounded, cancel := context.WithTimeout(ctx, exchangeEvery/2)

@@ -43,7 +43,7 @@ func (o *ownership) Publish(ctx context.Context, set report.HotSet) error {
 	return err
 }
 
-func (o *ownership) state() (tried, other bool) {
+func (o *ownership) lastAttempt() (tried, other bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.tried, o.other
@@ -51,7 +51,7 @@ func (o *ownership) state() (tried, other bool) {
 
 // CheckOwner returns an error while another process holds this aggregator's id.
 func (a *Aggregator) CheckOwner() error {
-	if _, other := a.owner.state(); !other {
+	if _, other := a.owner.lastAttempt(); !other {
 		return nil
 	}
 	return fmt.Errorf("another process holds the aggregator.id %q: this one reads nothing from Kafka until the lease of the "+
@@ -63,7 +63,7 @@ func (a *Aggregator) CheckOwner() error {
 // in this way.
 func (a *Aggregator) RunAsOwner(ctx context.Context, run func(context.Context) error) error {
 	for said := false; ctx.Err() == nil; {
-		tried, other := a.owner.state()
+		tried, other := a.owner.lastAttempt()
 		if other && !said {
 			a.owner.log.Error("aggregate: " + a.CheckOwner().Error())
 		}
@@ -88,7 +88,7 @@ func (o *ownership) runWhileOwner(ctx context.Context, run func(context.Context)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for ctx.Err() == nil {
-			if _, other := o.state(); other {
+			if _, other := o.lastAttempt(); other {
 				stop()
 			}
 			select {

@@ -142,7 +142,7 @@ func TestManyAddressesTakeNoMoreThanWithoutFairness(t *testing.T) {
 
 // One greedy client beside 100 that ask at random for just their share, or for less, or more, gets no more than 1.5 of
 // a share.
-func TestOneGreedyClient(t *testing.T) {
+func TestOneGreedyClient_GetsItsShare(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{0.9, 1, 2, 5} {
 		var got float64
@@ -190,7 +190,7 @@ func TestNobodyIsDeniedWithoutContention(t *testing.T) {
 
 // When a flood begins on a full bucket, all clients start with the same credit, so light clients lose little in the
 // first second and nothing after three.
-func TestOnset(t *testing.T) {
+func TestOnset_LightClientsLoseLittle(t *testing.T) {
 	t.Parallel()
 	for _, from := range []float64{0, 3} {
 		want := map[float64]float64{0: 0.75, 3: 0.97}[from]
