@@ -113,7 +113,7 @@ func TestAccount_BoundsHeldHeaders(t *testing.T) {
 		})
 	})
 	defer close(release)
-	before, wire := inUse(), 0
+	before, wire := usedMemory(), 0
 	for range 20 {
 		c := dial(t, s)
 		go func() { _, _ = io.Copy(io.Discard, c) }()
@@ -148,7 +148,7 @@ func TestAccount_BoundsHeldHeaders(t *testing.T) {
 		}
 		last = n
 	}
-	grown := inUse() - before
+	grown := usedMemory() - before
 	t.Logf("%d KiB on the wire, %d requests rejected: %d KiB of heap", wire>>10, s.Stats().Headers, grown>>10)
 	if grown > 8<<20 || s.Stats().Headers == 0 {
 		t.Errorf("%d MiB of heap, %d rejected", grown>>20, s.Stats().Headers)
@@ -169,7 +169,7 @@ func TestListener_StaysWithinMemoryBound(t *testing.T) {
 		})
 	})
 	defer close(release)
-	before := inUse()
+	before := usedMemory()
 	fields := header + strings.Repeat("X-Field: "+strings.Repeat("a", 1000)+"\r\n", 60)
 	for i := range conns {
 		end := ""
@@ -181,14 +181,15 @@ func TestListener_StaysWithinMemoryBound(t *testing.T) {
 	for range conns / 2 {
 		<-held
 	}
-	each := (inUse() - before) / conns
+	each := (usedMemory() - before) / conns
 	t.Logf("%d KiB for each connection", each>>10)
 	if bound := s.Stats().MemoryBound; each > perConnection || bound != conns*perConnection+minStreams {
 		t.Errorf("%d bytes for each connection, and a bound of %d for %d", each, bound, conns)
 	}
 }
 
-func inUse() int64 {
+// usedMemory returns the bytes of the heap and of stacks that are in use.
+func usedMemory() int64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.GC() // pools are empty after the second

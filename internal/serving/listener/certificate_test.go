@@ -74,15 +74,15 @@ func (f *files) replace(t *testing.T, name string, data []byte) {
 	}
 }
 
-// served is the name in the certificate that a listener shows.
-func served(t *testing.T, s *Server, show ...tls.Certificate) (string, error) {
+// certificateName returns the name in the certificate that a listener presents.
+func certificateName(t *testing.T, s *Server, show ...tls.Certificate) (string, error) {
 	t.Helper()
 	c := tls.Client(dial(t, s), &tls.Config{InsecureSkipVerify: true, Certificates: show})
 	if err := c.HandshakeContext(t.Context()); err != nil {
 		return "", err
 	}
 	// With TLS 1.3 the rejection of a certificate comes with the first answer.
-	if say(c, plainGet) == "" {
+	if exchange(c, plainGet) == "" {
 		return "", net.ErrClosed
 	}
 	return c.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
@@ -113,7 +113,7 @@ func TestCertificate_IsReadAgain(t *testing.T) {
 		c.TLS, c.Log = f.write(t, "one", false), slog.New(slog.NewTextHandler(log, nil))
 	})
 	show := func() string {
-		name, err := served(t, s)
+		name, err := certificateName(t, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,13 +140,13 @@ func TestClientCA_RequiresCertificate(t *testing.T) {
 	ours, strangers := newFiles(t), newFiles(t)
 	s, _ := start(t, func(c *Config) { c.TLS = ours.write(t, "ours", true) })
 	strangers.write(t, "strangers", false)
-	if name, err := served(t, s); err == nil {
+	if name, err := certificateName(t, s); err == nil {
 		t.Errorf("without a certificate: %s", name)
 	}
-	if name, err := served(t, s, strangers.pair); err == nil {
+	if name, err := certificateName(t, s, strangers.pair); err == nil {
 		t.Errorf("with a stranger's: %s", name)
 	}
-	if _, err := served(t, s, ours.pair); err != nil {
+	if _, err := certificateName(t, s, ours.pair); err != nil {
 		t.Errorf("with ours: %v", err)
 	}
 }

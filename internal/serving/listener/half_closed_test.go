@@ -37,8 +37,8 @@ func (c *watchedConn) SyscallConn() (syscall.RawConn, error) {
 	return c.Conn.(syscall.Conn).SyscallConn()
 }
 
-// watched is a listener whose waits for hang-ups show in the channel.
-func watched(t *testing.T, handler http.HandlerFunc, change func(*Config)) (*Server, chan struct{}) {
+// startWatched starts a listener whose waits for hang-ups show in the channel.
+func startWatched(t *testing.T, handler http.HandlerFunc, change func(*Config)) (*Server, chan struct{}) {
 	t.Helper()
 	waiting := make(chan struct{}, 100)
 	s, _ := start(t, func(cfg *Config) {
@@ -78,7 +78,7 @@ func TestHalfClosedClient_GetsItsAnswer(t *testing.T) {
 	for name, way := range ways {
 		var waiting chan struct{}
 		var client func(net.Conn) net.Conn
-		s, waiting := watched(t, func(w http.ResponseWriter, r *http.Request) {
+		s, waiting := startWatched(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/" {
 				select {
 				case <-waiting:
@@ -119,7 +119,7 @@ func TestClosedClient_IsGone(t *testing.T) {
 		gone := make(chan struct{})
 		var waiting chan struct{}
 		var client func(net.Conn) net.Conn
-		s, waiting := watched(t, func(w http.ResponseWriter, r *http.Request) {
+		s, waiting := startWatched(t, func(w http.ResponseWriter, r *http.Request) {
 			defer close(gone)
 			select {
 			case <-waiting:
@@ -150,7 +150,7 @@ func TestHalfClosedClient_OfSilentStreamIsGone(t *testing.T) {
 	t.Parallel()
 	gone := make(chan time.Duration, 1)
 	more := make(chan struct{})
-	s, waiting := watched(t, func(w http.ResponseWriter, r *http.Request) {
+	s, waiting := startWatched(t, func(w http.ResponseWriter, r *http.Request) {
 		flush := func(text string) {
 			fmt.Fprint(w, text)
 			_ = http.NewResponseController(w).Flush()

@@ -73,15 +73,16 @@ func dial(t *testing.T, s *Server) net.Conn {
 	return c
 }
 
-// say writes a request on a connection and returns the status of its response, or "" if there is none.
-func say(c net.Conn, text string) string {
+// exchange writes a request on a connection and returns what readAnswer returns.
+func exchange(c net.Conn, text string) string {
 	if _, err := io.WriteString(c, text); err != nil {
 		return ""
 	}
-	return hear(c)
+	return readAnswer(c)
 }
 
-func hear(c net.Conn) string {
+// readAnswer returns the status and the body of the next response on a connection, or "" if there is none.
+func readAnswer(c net.Conn) string {
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		return ""
@@ -106,8 +107,8 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// gone reports whether the server has closed a connection.
-func gone(c net.Conn) bool {
+// isClosed reports whether the server has closed a connection.
+func isClosed(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	_, err := io.Copy(io.Discard, c) // earlier data of the server does not count
 	return !errors.Is(err, os.ErrDeadlineExceeded)
@@ -153,11 +154,11 @@ func TestListener_RejectsPrefaceAsRequest(t *testing.T) {
 		c.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })
 	})
 	c := tls.Client(dial(t, s), &tls.Config{InsecureSkipVerify: true})
-	say(c, plainGet)
-	if got := say(c, preface); !strings.HasPrefix(got, "505 ") || served != 1 || s.Stats().Prefaces != 1 {
+	exchange(c, plainGet)
+	if got := exchange(c, preface); !strings.HasPrefix(got, "505 ") || served != 1 || s.Stats().Prefaces != 1 {
 		t.Errorf("%q, served %d, %+v", got, served, s.Stats())
 	}
-	if !gone(c) {
+	if !isClosed(c) {
 		t.Error("the connection goes on")
 	}
 }
@@ -193,7 +194,7 @@ func TestConns_EvictLongestIdle(t *testing.T) {
 	silent := dial(t, s)
 	await(t, "the silent connection", func() bool { return s.Stats().Open == 2 })
 	asked := dial(t, s)
-	if got := say(asked, plainGet); !strings.HasPrefix(got, "200") {
+	if got := exchange(asked, plainGet); !strings.HasPrefix(got, "200") {
 		t.Fatalf("%q", got)
 	}
 	// The answer is here before the server has noted that the connection waits again.
@@ -203,14 +204,14 @@ func TestConns_EvictLongestIdle(t *testing.T) {
 		return s.conns.idle.Len() == 2
 	})
 	second := busy() // in the place of the silent one
-	if !gone(silent) {
+	if !isClosed(silent) {
 		t.Error("the longest idle connection is still there")
 	}
 	third := busy() // in the place of the connection that asked
-	if !gone(asked) {
+	if !isClosed(asked) {
 		t.Error("the other idle connection is still there")
 	}
-	if !gone(dial(t, s)) {
+	if !isClosed(dial(t, s)) {
 		t.Error("a fourth connection beside three requests")
 	}
 	if st := s.Stats(); st.Open != 3 || st.Evicted != 2 || st.Rejected != 1 {
@@ -220,7 +221,7 @@ func TestConns_EvictLongestIdle(t *testing.T) {
 		finish <- true
 	}
 	for _, c := range []net.Conn{first, second, third} {
-		if got := hear(c); !strings.HasPrefix(got, "200") {
+		if got := readAnswer(c); !strings.HasPrefix(got, "200") {
 			t.Errorf("a request under way: %q", got)
 		}
 	}
@@ -233,11 +234,11 @@ func TestListener_CutsOffSlowClients(t *testing.T) {
 	if _, err := io.WriteString(header, "GET / HTTP/1.1\r\nHost: x\r\nX-"); err != nil {
 		t.Fatal(err)
 	}
-	if begin := time.Now(); !gone(header) || time.Since(begin) > 20*time.Second {
+	if begin := time.Now(); !isClosed(header) || time.Since(begin) > 20*time.Second {
 		t.Errorf("a slow header held its connection for %v", time.Since(begin))
 	}
 	body := dial(t, s)
-	if got := say(body, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab"); !strings.Contains(got,
+	if got := exchange(body, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab"); !strings.Contains(got,
 		"2 httplimit: the request body came too slowly") {
 		t.Errorf("a body that stands still: %q", got)
 	}
@@ -248,7 +249,7 @@ func TestListener_CutsOffSlowClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer := make(chan string)
-	go func() { answer <- hear(drip) }()
+	go func() { answer <- readAnswer(drip) }()
 	for done := false; !done; {
 		select {
 		case got := <-answer:
@@ -279,10 +280,10 @@ func TestListener_CutsOffSlowClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := hear(upload); got != "200 HTTP/1.1 60000 <nil>" {
+	if got := readAnswer(upload); got != "200 HTTP/1.1 60000 <nil>" {
 		t.Errorf("a long upload: %q", got)
 	}
-	if got := say(upload, plainGet); !strings.HasPrefix(got, "200") {
+	if got := exchange(upload, plainGet); !strings.HasPrefix(got, "200") {
 		t.Errorf("the next request on its connection: %q", got)
 	}
 }
@@ -297,8 +298,8 @@ func TestListener_AwaitsNoUnreadBody(t *testing.T) {
 		})
 	})
 	c := dial(t, s)
-	_ = say(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab")
-	if !gone(c) {
+	_ = exchange(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab")
+	if !isClosed(c) {
 		t.Error("the connection goes on")
 	}
 }
@@ -328,7 +329,7 @@ func TestListen_ServesUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	s, stop := start(t, func(c *Config) { c.Addr = "unix:" + path })
-	if got := say(dial(t, s), plainGet); !strings.HasPrefix(got, "200") {
+	if got := exchange(dial(t, s), plainGet); !strings.HasPrefix(got, "200") {
 		t.Errorf("%q", got)
 	}
 	if _, err := Listen(t.Context(), s.cfg); err == nil || !strings.Contains(err.Error(), "is in use") {
@@ -340,7 +341,7 @@ func TestListen_ServesUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, _ := start(t, func(c *Config) { c.Addr = "unix:" + path })
-	if got := say(dial(t, again), plainGet); !strings.HasPrefix(got, "200") {
+	if got := exchange(dial(t, again), plainGet); !strings.HasPrefix(got, "200") {
 		t.Errorf("after a restart: %q", got)
 	}
 }

@@ -19,8 +19,8 @@ import (
 
 const whoAmI = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// trusting starts a listener whose responses name the client that it sees.
-func trusting(t *testing.T, trusted bool, change func(*Config)) *Server {
+// startProxyListener starts a listener whose responses name the client that it sees.
+func startProxyListener(t *testing.T, trusted bool, change func(*Config)) *Server {
 	t.Helper()
 	s, _ := start(t, func(cfg *Config) {
 		cfg.ProxyProtocol = func(netip.Addr) bool { return trusted }
@@ -66,7 +66,7 @@ func v2(t *testing.T, h *proxyproto.Header) string {
 
 func TestProxyProtocol_NamesClient(t *testing.T) {
 	t.Parallel()
-	s := trusting(t, true, nil)
+	s := startProxyListener(t, true, nil)
 	four := &proxyproto.Header{
 		Command: proxyproto.PROXY, TransportProtocol: proxyproto.TCPv4,
 		SourceAddr: tcp("192.0.2.7:4711"), DestinationAddr: tcp("192.0.2.1:80"),
@@ -99,7 +99,7 @@ func TestProxyProtocol_NamesClient(t *testing.T) {
 // Were a proxy to leave its header out, the client behind it could write one.
 func TestProxyProtocol_RequiresHeaderOfTrusted(t *testing.T) {
 	t.Parallel()
-	s := trusting(t, true, func(cfg *Config) { cfg.HeaderTimeout = 100 * time.Millisecond })
+	s := startProxyListener(t, true, func(cfg *Config) { cfg.HeaderTimeout = 100 * time.Millisecond })
 	bad := []string{whoAmI, "PROXY TCP4 192.0.2.7\r\n" + whoAmI, "PROXY " + strings.Repeat("x", 300) + whoAmI, ""}
 	for _, text := range bad {
 		if got := answerTo(t, dial(t, s), text); got != "" {
@@ -112,7 +112,7 @@ func TestProxyProtocol_RequiresHeaderOfTrusted(t *testing.T) {
 // A peer that is not trusted cannot choose its address: its header is an odd request.
 func TestProxyProtocol_IgnoresHeaderOfStrangers(t *testing.T) {
 	t.Parallel()
-	s := trusting(t, false, nil)
+	s := startProxyListener(t, false, nil)
 	if got := answerTo(t, dial(t, s), "PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n"+whoAmI); !strings.HasPrefix(got,
 		"400") {
 		t.Errorf("a forged header is answered %q", got)
@@ -126,7 +126,7 @@ func TestProxyProtocol_IgnoresHeaderOfStrangers(t *testing.T) {
 // A peer that sends nothing, or half a header, keeps no other waiting.
 func TestProxyProtocol_SlowHeaderDelaysNobody(t *testing.T) {
 	t.Parallel()
-	s := trusting(t, true, nil)
+	s := startProxyListener(t, true, nil)
 	for _, text := range []string{"", "PRO"} {
 		if _, err := io.WriteString(dial(t, s), text); err != nil {
 			t.Fatal(err)
@@ -141,11 +141,11 @@ func TestProxyProtocol_SlowHeaderDelaysNobody(t *testing.T) {
 func TestProxyProtocol_WorksBelowTLSAndOnSockets(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
-	s := trusting(t, true, func(cfg *Config) { cfg.Addr = "unix:" + path })
+	s := startProxyListener(t, true, func(cfg *Config) { cfg.Addr = "unix:" + path })
 	if got := answerTo(t, dial(t, s), "PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n"+whoAmI); got != "192.0.2.7:4711" {
 		t.Errorf("on a socket: %q", got)
 	}
-	s = trusting(t, true, func(cfg *Config) { cfg.TLS = newFiles(t).write(t, "one", false) })
+	s = startProxyListener(t, true, func(cfg *Config) { cfg.TLS = newFiles(t).write(t, "one", false) })
 	c := dial(t, s)
 	if _, err := io.WriteString(c, "PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n"); err != nil {
 		t.Fatal(err)

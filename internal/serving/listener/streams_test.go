@@ -87,8 +87,8 @@ func (c *h2) ask(path string, cookies int) uint32 {
 	return id
 }
 
-// resets reads the server's frames and reports the streams that it resets.
-func (c *h2) resets(reset chan<- uint32) {
+// readResets reads the server's frames and reports the streams that it resets.
+func (c *h2) readResets(reset chan<- uint32) {
 	for {
 		f, err := c.ReadFrame()
 		if err != nil {
@@ -121,7 +121,7 @@ func TestStreams_HoldTheAccountUntilTheAnswerIsWritten(t *testing.T) {
 			})
 		})
 		reset := make(chan uint32, 10)
-		go c.resets(reset)
+		go c.readResets(reset)
 		c.greet(0)
 		short, long, events, drips := c.ask("/short", 15), c.ask("/long", 0), c.ask("/events", 0), c.ask("/drips", 0)
 		began := time.Now()
@@ -188,7 +188,7 @@ func TestStreams_AccountForRequestsWithoutAHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := startPiped(t, func(c *Config) { c.MaxConnections = 10 })
 		reset := make(chan uint32, 10)
-		go c.resets(reset)
+		go c.readResets(reset)
 		c.greet(0)
 		c.ask("/", 20)
 		c.ask("/", 0)
@@ -288,8 +288,10 @@ func TestStreams_ReleaseWhatTheyHold(t *testing.T) {
 				if s.live < len(running) || s.live < len(s.open) || s.live > len(running)+len(s.open) {
 					t.Fatalf("%d live of %d that run and %d that are open", s.live, len(running), len(s.open))
 				}
-				if a.held.Load() < int64(len(running))*perRequest || a.held.Load() != who.held.Load()+unhandled(&s) {
-					t.Fatalf("%d bytes are held with %d that run, %d of the client", a.held.Load(), len(running), who.held.Load())
+				if a.held.Load() < int64(len(running))*perRequest ||
+					a.held.Load() != who.held.Load()+unhandledBytes(&s) {
+					t.Fatalf("%d bytes are held with %d that run, %d of the client", a.held.Load(), len(running),
+						who.held.Load())
 				}
 			},
 		}
@@ -307,8 +309,8 @@ func TestStreams_ReleaseWhatTheyHold(t *testing.T) {
 	})
 }
 
-// unhandled returns what requests hold that net/http answers itself.
-func unhandled(s *streams) (n int64) {
+// unhandledBytes returns the bytes of the account that requests hold which net/http answers by itself.
+func unhandledBytes(s *streams) (n int64) {
 	for _, st := range s.open {
 		if st.client == nil {
 			n += st.held

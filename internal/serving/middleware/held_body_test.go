@@ -64,8 +64,8 @@ func (p pipes) get() int {
 	return <-p.upload("GET /topic?id=42 HTTP/1.1\r\nHost: a\r\nConnection: close", 0, 0, 0)
 }
 
-// heldBy serves a hot key with two slots to a test, below a listener's bound on bodies or without one.
-func heldBy(t *testing.T, listener time.Duration, test func(p pipes)) {
+// runWithSlots serves a hot key with two slots to a test, below a listener's bound on bodies or without one.
+func runWithSlots(t *testing.T, listener time.Duration, test func(p pipes)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func heldBy(t *testing.T, listener time.Duration, test func(p pipes)) {
 	})
 }
 
-func post(length int) string {
+func postHead(length int) string {
 	return fmt.Sprintf("POST /topic?id=42 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d", length)
 }
 
@@ -103,7 +103,7 @@ func TestSlots_AreNotTakenByBodiesThatDrip(t *testing.T) {
 		for name, body := range map[string]string{"short": "Content-Length: 1000", "long": "Content-Length: 1000000",
 			"of unknown length": "Transfer-Encoding: chunked\r\n\r\nfffff"} {
 			t.Run(fmt.Sprint(listener, name), func(t *testing.T) {
-				heldBy(t, listener, func(p pipes) {
+				runWithSlots(t, listener, func(p pipes) {
 					head := "POST /topic?id=42 HTTP/1.1\r\nHost: a\r\n" + body
 					first, second := p.upload(head, 0, 1, 600), p.upload(head, 0, 1, 600)
 					for range 8 {
@@ -127,9 +127,9 @@ func TestSlots_AreNotTakenByBodiesThatDrip(t *testing.T) {
 func TestSlots_AreFreeWhenTheRestOfABodyDrips(t *testing.T) {
 	for _, listener := range []time.Duration{0, 30 * time.Second} {
 		t.Run(listener.String(), func(t *testing.T) {
-			heldBy(t, listener, func(p pipes) {
+			runWithSlots(t, listener, func(p pipes) {
 				for range 2 {
-					p.upload(post(1_000_000), 64<<10, 500, 600)
+					p.upload(postHead(1_000_000), 64<<10, 500, 600)
 				}
 				time.Sleep(time.Second)
 				if status := p.get(); status != http.StatusTooManyRequests {
@@ -150,12 +150,12 @@ func TestSlots_AreKeptByUploadsThatProgress(t *testing.T) {
 		"short": {4000, 0, 1000}, "long": {64<<10 + 40*20<<10, 64 << 10, 20 << 10}, "at once": {100, 100, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			heldBy(t, 30*time.Second, func(p pipes) {
+			runWithSlots(t, 30*time.Second, func(p pipes) {
 				parts := 0
 				if c.part > 0 {
 					parts = (c.length - c.first) / c.part
 				}
-				if status := <-p.upload(post(c.length), c.first, c.part, parts); status != http.StatusOK {
+				if status := <-p.upload(postHead(c.length), c.first, c.part, parts); status != http.StatusOK {
 					t.Errorf("%d", status)
 				}
 			})

@@ -35,8 +35,8 @@ func (cachingGate) ChargeKeys(ctx context.Context, now time.Time, r *hottype.Req
 	return gate{}.Begin(ctx, now, r, true)
 }
 
-// verbatim is an upstream that answers each request with the same bytes.
-func verbatim(t *testing.T, answer string) *url.URL {
+// startVerbatim starts an upstream that answers each request with the same bytes.
+func startVerbatim(t *testing.T, answer string) *url.URL {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,8 +63,8 @@ func verbatim(t *testing.T, answer string) *url.URL {
 	return &url.URL{Scheme: "http", Host: ln.Addr().String()}
 }
 
-// passedOn returns all bytes that a client of the proxy gets for a request.
-func passedOn(t *testing.T, at, request string) string {
+// exchange returns all bytes that a client of the proxy gets for a request.
+func exchange(t *testing.T, at, request string) string {
 	t.Helper()
 	conn := dial(t, strings.TrimPrefix(at, "http://"))
 	defer conn.Close()
@@ -79,8 +79,8 @@ func passedOn(t *testing.T, at, request string) string {
 	return string(all)
 }
 
-// front is a proxy with a cache before an upstream.
-func front(t *testing.T, to *url.URL) string {
+// startProxy starts a proxy with a cache before an upstream, and returns its URL.
+func startProxy(t *testing.T, to *url.URL) string {
 	t.Helper()
 	p, err := proxy.New(cachingGate{}, proxy.Config{
 		Upstreams: map[string]*url.URL{"": to}, Answers: httplimit.Responder{ExposeHeaders: true},
@@ -124,9 +124,9 @@ func TestAnswers_ArePassedOnAsTheyAre(t *testing.T) {
 			[]string{"\r\ntrailer: x-sum\r\n", "\r\nx-sum: 42\r\n"}, []string{"content-type"}},
 		{"no status", "HTTP/1.1 099 X\r\nContent-Length: 0\r\n\r\n", []string{"http/1.1 502 bad gateway\r\n"}, nil},
 	} {
-		at := front(t, verbatim(t, c.answer))
+		at := startProxy(t, startVerbatim(t, c.answer))
 		for i, path := range []string{"/direct", "/topic?id=1", "/topic?id=1"} {
-			got := strings.ToLower(passedOn(t, at, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+			got := strings.ToLower(exchange(t, at, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
 			for _, part := range c.want {
 				if !strings.Contains(got, part) {
 					t.Errorf("%s, request %d: no %q in %q", c.name, i, part, got)
@@ -149,8 +149,8 @@ func TestAnswers_ArePassedOnAsTheyAre(t *testing.T) {
 func TestAnswers_HaveOneContinue(t *testing.T) {
 	t.Parallel()
 	for _, interim := range []string{"", "HTTP/1.1 100 Continue\r\n\r\n"} {
-		at := front(t, verbatim(t, interim+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
-		got := passedOn(t, at, "POST /topic?id=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n"+
+		at := startProxy(t, startVerbatim(t, interim+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+		got := exchange(t, at, "POST /topic?id=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n"+
 			"Connection: close\r\n\r\nbody")
 		if n := strings.Count(got, "HTTP/1.1 100 Continue\r\n\r\n"); n != 1 || !strings.HasSuffix(got, "\r\n\r\nok") {
 			t.Errorf("the upstream sends %q, the client gets %q", interim, got)
@@ -164,7 +164,7 @@ func TestAnswers_ReachTheirClientAtOnce(t *testing.T) {
 	for _, length := range []string{"", "10"} {
 		for _, path := range []string{"/direct", "/topic?id=1"} {
 			seen := make(chan struct{})
-			at := front(t, upstream(t, "", func(w http.ResponseWriter, r *http.Request) {
+			at := startProxy(t, upstream(t, "", func(w http.ResponseWriter, r *http.Request) {
 				if length != "" {
 					w.Header().Set("Content-Length", length)
 				}

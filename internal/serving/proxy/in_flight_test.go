@@ -102,7 +102,7 @@ func TestProxy_HoldsSlotUntilUpstreamEnds(t *testing.T) {
 			for range 20 {
 				clients.Go(func() {
 					for range 20 {
-						leave(t, tr, front.URL, c.posts, c.cut)
+						sendAndLeave(t, tr, front.URL, c.posts, c.cut)
 					}
 				})
 			}
@@ -135,8 +135,8 @@ func TestProxy_HoldsSlotUntilUpstreamEnds(t *testing.T) {
 	}
 }
 
-// leave sends a request and leaves after 4 ms.
-func leave(t *testing.T, tr http.RoundTripper, to string, post, cut bool) {
+// sendAndLeave sends a request and leaves after 4 ms.
+func sendAndLeave(t *testing.T, tr http.RoundTripper, to string, post, cut bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Millisecond)
 	defer cancel()
 	method, body := http.MethodGet, io.Reader(nil)

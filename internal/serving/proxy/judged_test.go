@@ -64,7 +64,7 @@ func (g *recorder) ChargeKeys(context.Context, time.Time, *hottype.Request) verd
 
 func (*recorder) NeedsSlot(time.Time, *hottype.Request) bool { return false }
 
-func (g *recorder) take() []request {
+func (g *recorder) takeRequests() []request {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	taken := g.seen
@@ -134,7 +134,7 @@ func TestProxy_SendsJudgedRequest(t *testing.T) {
 		} else {
 			sendHTTP1(t, at, method, target, host, fields)
 		}
-		judged, arrived := g.take(), up.take(t)
+		judged, arrived := g.takeRequests(), up.takeRequests(t)
 		if len(arrived) > len(judged) || len(arrived) > 1 {
 			t.Fatalf("judged %+v, arrived %+v", judged, arrived)
 		}
@@ -166,14 +166,14 @@ func TestProxy_RejectsOddHosts(t *testing.T) {
 	t.Cleanup(front.Close)
 	at := front.Listener.Addr().String()
 	for _, host := range []string{"a/b", "u@h", "ä.de", "[fe80::1%25e]"} {
-		if sendHTTP2(t, at, "GET", "/", host, nil); len(g.take()) > 0 || len(up.take(t)) > 0 {
+		if sendHTTP2(t, at, "GET", "/", host, nil); len(g.takeRequests()) > 0 || len(up.takeRequests(t)) > 0 {
 			t.Errorf("%s is judged or sent", host)
 		}
 	}
 	fields := []field{{"x-a", " a\t"}, {"user-agent", "a"}, {"user-agent", "b"}}
 	sendHTTP2(t, at, "GET", "/", "h", fields)
 	want := []request{{"GET", "/", "h", http.Header{"X-A": {"a"}, "User-Agent": {"a"}}}}
-	if diff := cmp.Diff(want, g.take(), cmp.AllowUnexported(request{})); diff != "" {
+	if diff := cmp.Diff(want, g.takeRequests(), cmp.AllowUnexported(request{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -195,7 +195,7 @@ func TestMiddleware_ForwardsJudgedRequest(t *testing.T) {
 		target := strings.ReplaceAll(genTarget.Draw(t, "target"), "?", "")
 		fields := rapid.SliceOfN(genField, 0, 5).Draw(t, "fields")
 		sendHTTP1(t, front.Listener.Addr().String(), method, target, "h", fields)
-		judged, arrived := g.take(), up.take(t)
+		judged, arrived := g.takeRequests(), up.takeRequests(t)
 		for i := range arrived {
 			for _, name := range forwardedFields {
 				delete(judged[i].header, name)

@@ -21,8 +21,8 @@ func h2c() *http.Protocols {
 	return p
 }
 
-// tellProtocol is an upstream's answer: how it was asked, with a trailer.
-func tellProtocol(w http.ResponseWriter, r *http.Request) {
+// writeProtocol answers for an upstream with the protocol, host, path and body of the request, and a trailer.
+func writeProtocol(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Trailer", "Grpc-Status")
 	body, _ := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s %s %s", r.Proto, r.Host, r.URL.Path, body)
@@ -31,7 +31,7 @@ func tellProtocol(w http.ResponseWriter, r *http.Request) {
 
 func TestProxy_SpeaksHTTP2WithoutTLS(t *testing.T) {
 	t.Parallel()
-	up := httptest.NewUnstartedServer(http.HandlerFunc(tellProtocol))
+	up := httptest.NewUnstartedServer(http.HandlerFunc(writeProtocol))
 	up.Config.Protocols = h2c()
 	up.Start()
 	t.Cleanup(up.Close)
@@ -69,7 +69,7 @@ func TestProxy_SpeaksHTTP2WithoutTLS(t *testing.T) {
 // An upstream with an authority of its own, that asks who calls, over HTTP/2.
 func TestProxy_CallsUpstreamWithTLS(t *testing.T) {
 	t.Parallel()
-	up := httptest.NewUnstartedServer(http.HandlerFunc(tellProtocol))
+	up := httptest.NewUnstartedServer(http.HandlerFunc(writeProtocol))
 	up.EnableHTTP2 = true
 	up.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	up.StartTLS()

@@ -67,7 +67,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-func (u *rawUpstream) take(t fataler) []request {
+func (u *rawUpstream) takeRequests(t fataler) []request {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var list []request

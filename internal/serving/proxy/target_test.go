@@ -17,8 +17,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 )
 
-// raw sends a request head byte for byte.
-func raw(t *testing.T, at, head string) (int, string) {
+// sendRaw sends a request head byte for byte.
+func sendRaw(t *testing.T, at, head string) (int, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(at, "http://"))
 	if err != nil {
@@ -46,7 +46,7 @@ func TestProxy_RejectsFaultyTargets(t *testing.T) {
 		"/topic?id=42 ", "/topic?id=4\t2",
 		"/topic?id=42\x01", "/topic\x7f",
 	} {
-		if code, body := raw(t, at, "GET "+target+" HTTP/1.1\r\nHost: x"); code != 400 {
+		if code, body := sendRaw(t, at, "GET "+target+" HTTP/1.1\r\nHost: x"); code != 400 {
 			t.Errorf("%q: %d %s", target, code, body)
 		}
 	}
@@ -61,7 +61,7 @@ func TestProxy_RejectsFaultyTargets(t *testing.T) {
 		if target == "*" {
 			method = "OPTIONS"
 		}
-		if code, body := raw(t, at, method+" "+target+" HTTP/1.1\r\nHost: x"); code != 200 ||
+		if code, body := sendRaw(t, at, method+" "+target+" HTTP/1.1\r\nHost: x"); code != 200 ||
 			target != "*" && body != want {
 			t.Errorf("%s: %d %s", target, code, body)
 		}
@@ -81,7 +81,7 @@ func TestProxy_DropsFieldsWithUnderscores(t *testing.T) {
 	}
 	p, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", tell)}})
 	head := "GET /zz/topic HTTP/1.1\r\nHost: x\r\nSCRIPT_NAME: /zz\r\nscript_name: /zz\r\nX_Tier_: a\r\nX-Tier: b"
-	if code, body := raw(t, at, head); code != 200 ||
+	if code, body := sendRaw(t, at, head); code != 200 ||
 		body != "[X-Forwarded-For X-Forwarded-Host X-Forwarded-Proto X-Tier]" {
 		t.Errorf("%d %s", code, body)
 	}
@@ -104,11 +104,11 @@ func TestProxy_SendsBadlyEncodedPathsAsJudged(t *testing.T) {
 		for _, target := range []string{
 			"/%61rticles/star/x^", "/^%2f../topic?id=star", "/a|b", "/a\"b", "/<a>", "/{a}`", "/\x80%80", "/ä/%C3?ä^",
 		} {
-			if code, body := raw(t, at, "GET "+target+" HTTP/1.1\r\nHost: x"); body != "up "+c.before+target {
+			if code, body := sendRaw(t, at, "GET "+target+" HTTP/1.1\r\nHost: x"); body != "up "+c.before+target {
 				t.Errorf("%s%s arrived as %d %s", name, target, code, body)
 			}
 		}
-		if code, _ := raw(t, at, "GET //x^ HTTP/1.1\r\nHost: x"); code != http.StatusBadRequest {
+		if code, _ := sendRaw(t, at, "GET //x^ HTTP/1.1\r\nHost: x"); code != http.StatusBadRequest {
 			t.Errorf("two slashes and a byte to encode: %d", code)
 		}
 	}
@@ -122,7 +122,7 @@ func TestProxy_OpensNoTunnels(t *testing.T) {
 	}
 	p, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", tell)}})
 	for _, target := range []string{"evil:443", "/topic", "evil:443/topic?id=1"} {
-		if code, _ := raw(t, at, "CONNECT "+target+" HTTP/1.1\r\nHost: x"); code != http.StatusMethodNotAllowed {
+		if code, _ := sendRaw(t, at, "CONNECT "+target+" HTTP/1.1\r\nHost: x"); code != http.StatusMethodNotAllowed {
 			t.Errorf("CONNECT %s: %d", target, code)
 		}
 	}
@@ -133,7 +133,7 @@ func TestProxy_OpensNoTunnels(t *testing.T) {
 		"h2c": "[][][]", "websocket, h2c": "[][][]", "TLS/1.0": "[][][]", "WebSocket": "[Upgrade][websocket][]",
 	} {
 		head := "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAM\r\nUpgrade: "
-		if code, body := raw(t, at, head+upgrade); code != http.StatusOK || body != want {
+		if code, body := sendRaw(t, at, head+upgrade); code != http.StatusOK || body != want {
 			t.Errorf("%s: %d %s, want %s", upgrade, code, body, want)
 		}
 	}
@@ -156,10 +156,10 @@ func TestProxy_DropsFieldsNamedByConnection(t *testing.T) {
 	srv := httptest.NewServer(p)
 	t.Cleanup(srv.Close)
 	const french = "GET /topic?id=42 HTTP/1.1\r\nHost: x\r\nAccept-Language: fr\r\n"
-	if _, body := raw(t, srv.URL, french+"Connection: Accept-Language"); body != `""` {
+	if _, body := sendRaw(t, srv.URL, french+"Connection: Accept-Language"); body != `""` {
 		t.Errorf("the named field arrived: %s", body)
 	}
-	if _, body := raw(t, srv.URL, french+"Accept: a"); body != `"fr"` {
+	if _, body := sendRaw(t, srv.URL, french+"Accept: a"); body != `"fr"` {
 		t.Errorf("the variant of another: %s", body)
 	}
 }
