@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,15 +29,35 @@ type Response struct {
 	Reach *Reach `json:"reach,omitempty"`
 }
 
+// maxListed is the maximum of limit. Without limit, lists are as long as they are.
+const maxListed = 100_000
+
+// listOverrides lists the overrides: GET /v1/overrides?limit&offset&find. Without limit it lists all that match.
 func (s *Service) listOverrides(w http.ResponseWriter, r *http.Request) error {
+	limit, err := web.QueryInt(r, "limit", math.MaxInt, maxListed)
+	if err != nil {
+		return err
+	}
+	offset, err := web.QueryOffset(r)
+	if err != nil {
+		return err
+	}
+	find, err := web.QueryFind(r)
+	if err != nil {
+		return err
+	}
 	live, err := s.cfg.Live.LiveOverrides(r.Context())
 	if err != nil {
 		return err
 	}
 	now := s.cfg.Now()
 	list := Listed(s.cfg.Rules(), live, now)
+	list = slices.DeleteFunc(list, func(o View) bool { return !o.contains(find) })
+	matched := len(list)
+	list = list[min(offset, matched):]
+	list = list[:min(limit, len(list))]
 	s.cfg.Live.AddHits(list, now)
-	a := map[string]any{"overrides": list}
+	a := map[string]any{"overrides": list, "matched": matched}
 	if trouble := s.cfg.Live.Trouble(); trouble != "" { // these are the overrides as last read
 		a["trouble"] = trouble
 	}

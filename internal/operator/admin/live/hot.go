@@ -2,7 +2,6 @@ package live
 
 import (
 	"cmp"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,8 +16,7 @@ import (
 const (
 	maxHotKeys     = 100_000 // of one response
 	defaultHotKeys = 1000
-	maxFind        = 1000 // bytes of a text to find
-	maxClosest     = 5    // keys that are shown while nothing is hot
+	maxClosest     = 5 // keys that are shown while nothing is hot
 )
 
 type hotQuery struct {
@@ -61,19 +59,16 @@ func readHotQuery(r *http.Request) (q hotQuery, err error) {
 	if q.limit, err = web.QueryInt(r, "limit", defaultHotKeys, maxHotKeys); err != nil {
 		return q, err
 	}
-	values := r.URL.Query()
-	if values.Get("offset") != "0" {
-		if q.offset, err = web.QueryInt(r, "offset", 0, math.MaxInt32); err != nil {
-			return q, err
-		}
+	if q.offset, err = web.QueryOffset(r); err != nil {
+		return q, err
 	}
-	q.sort, q.find = cmp.Or(values.Get("sort"), "rate"), strings.ToLower(values.Get("find"))
+	if q.find, err = web.QueryFind(r); err != nil {
+		return q, err
+	}
+	q.sort = cmp.Or(r.URL.Query().Get("sort"), "rate")
 	if hotOrders[q.sort] == nil {
 		return q, web.BadField("sort", "sort is "+web.Quoted(q.sort),
 			"give rate, share, clients, since, key, allowed, denied or served")
-	}
-	if len(q.find) > maxFind {
-		return q, web.BadField("find", "find is longer than 1000 bytes", "give a part of a key")
 	}
 	return q, nil
 }

@@ -71,6 +71,8 @@ type Totals struct {
 	HotKeys  int                `json:"hot_keys"`
 	Loops    int                `json:"loops"`
 	Limiters int                `json:"limiters"`
+	// Overrides is the number of overrides that have not ended, as last read.
+	Overrides int `json:"overrides"`
 }
 
 func viewSpec(s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {

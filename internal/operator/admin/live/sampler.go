@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// maxShown is the number of hot keys in the stream. /v1/hot has all of them.
+// maxShown is the number of hot keys and of overrides in the stream. /v1/hot and /v1/overrides have all of them.
 const maxShown = 100
 
 // readTimeout bounds each read of reports and of overrides, so that a slow store does not stop the clock of the page.
@@ -123,8 +123,8 @@ func (s *Service) recordFailure(what, before string, err error) string {
 	return what + " cannot be read: " + err.Error()
 }
 
-// ReadOverrides finds changes of the live overrides by any author and sends them to the streams. The list is also sent
-// when an override has ended.
+// ReadOverrides finds changes of the live overrides by any author and sends them to the streams, with the first
+// overrides of the list. These are also sent when an override has ended.
 func (s *Service) ReadOverrides(ctx context.Context) {
 	if s.cfg.Overrides == nil {
 		return
@@ -153,8 +153,10 @@ func (s *Service) ReadOverrides(ctx context.Context) {
 		s.overrides.list, s.overrides.audit, s.overrides.loaded = list, audit, true
 		s.emitOverrideChanges(audit)
 	}
-	if e := encodeEvent("overrides", s.shownOverrides(s.cfg.Now())); !bytes.Equal(e, s.overrides.sent) {
-		s.overrides.sent = e
+	shown := s.shownOverrides(s.cfg.Now())
+	e := encodeEvent("overrides", firstOf(shown, maxShown))
+	if changed || len(shown) != s.overrides.total || !bytes.Equal(e, s.overrides.sent) {
+		s.overrides.sent, s.overrides.total = e, len(shown)
 		s.hub.send(e)
 	}
 }

@@ -50,7 +50,7 @@ type Init struct {
 	History   []point              `json:"history"`
 	Sparks    map[string][]float64 `json:"sparks"`
 	Changes   []Change             `json:"changes"`
-	Overrides []changes.View       `json:"overrides"`
+	Overrides []changes.View       `json:"overrides"` // the first maxShown
 	State     State                `json:"state"`
 }
 
@@ -59,6 +59,7 @@ type overrideNotes struct {
 	list    []rules.Override
 	loaded  bool
 	sent    []byte        // the last overrides event
+	total   int           // overrides that had not ended then; the event has the first of them
 	seen    *rules.Change // newest change already sent
 	audit   []rules.Change
 	failing string
@@ -87,7 +88,7 @@ func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Totals = viewTotals(s.rates.totalSpeed(now))
-	st.Totals.HotKeys, st.Totals.Loops = len(hot), len(loops)
+	st.Totals.HotKeys, st.Totals.Loops, st.Totals.Overrides = len(hot), len(loops), s.overrides.total
 	st.Lagging = s.laggingLimiters(now)
 	if len(hot) == 0 {
 		st.Closest = append(st.Closest, s.latest.closest...)
@@ -234,9 +235,11 @@ func (s *Service) Init(now time.Time) Init {
 	return Init{
 		Namespace: s.cfg.Namespace, Version: s.cfg.Version, Writable: s.cfg.Overrides != nil,
 		Kept: s.cfg.History != nil, History: s.recent.points, Sparks: sparks, Changes: recent,
-		Overrides: s.shownOverrides(now), State: s.latest.state,
+		Overrides: firstOf(s.shownOverrides(now), maxShown), State: s.latest.state,
 	}
 }
+
+func firstOf[T any](list []T, n int) []T { return list[:min(n, len(list))] }
 
 func changeOf(c rules.Change) Change {
 	out := Change{At: c.At, Kind: OverridePut, Author: c.Author, Override: cmp.Or(c.After, c.Before)}

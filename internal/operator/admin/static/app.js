@@ -36,7 +36,7 @@ $("add-override").addEventListener("click", () => dialog.open({}));
 follow("/v1/events", {
   hello(h) {
     document.body.classList.toggle("no-history", !h.history_kept);
-    overrides.show(h.overrides, writable);
+    overrides.show(h.overrides, h.state.totals.overrides, writable);
     learnCaller(h);
     setText($("namespace"), h.namespace);
     setText($("version"), h.version ? `hotparam ${h.version}` : "hotparam");
@@ -49,7 +49,7 @@ follow("/v1/events", {
     show(s);
   }),
   change: (c) => now.change(c),
-  overrides: (list) => steady(() => overrides.show(list, writable)),
+  overrides: (list) => steady(() => overrides.show(list, overrides.total, writable)),
   alive(yes) {
     if (alive === yes && latest) return;
     alive = yes;
@@ -61,6 +61,7 @@ function show(s) {
   latest = s;
   audit.state(s);
   past.state(s);
+  overrides.setTotal(s.totals.overrides);
   setText($("overrides-reach"), reach(s));
   const list = $("trouble");
   list.hidden = s.trouble.length === 0;
@@ -90,7 +91,7 @@ function offerChanges() {
   $("add-override").hidden = $("import-label").hidden = !writable;
   key.writable(writable);
   client.writable(writable);
-  overrides.show(overrides.list, writable); // writable may have changed since
+  overrides.show(overrides.list, overrides.total, writable); // writable may have changed since
   if (latest) now.offer(writable);
 }
 
@@ -125,15 +126,16 @@ function reach({ totals, lagging }) {
   return totals.limiters === 1 ? "The limiter has them." : `All ${totals.limiters} limiters have them.`;
 }
 
-async function actOnHot(kind, h) {
+function actOnHot(kind, h) { return told(() => changeHot(kind, h)); }
+
+async function changeHot(kind, h) {
   if (kind === "clear") return remove(h.override);
   if (kind === "enforce") return enforce(h.tried);
   const limit = kind === "limit" && (h.client || h.cidr ? await clientLimit(h.client ?? h.cidr) : h.limit);
   const { client, cidr, key, row, override: o } = h;
   const reason = o?.source === "live" ? o.reason : "";
-  // An override that a colleague sets from now on is not replaced. Version 0 stands for no override of the key itself.
-  const mine = (other) => other.source === "live" && other.key === key && !other.schedule && other.mode !== "shadow";
-  const version = key && (overrides.list.find(mine)?.version ?? 0);
+  // An override that a colleague sets from now on is not replaced.
+  const version = key && await overrides.versionOf(key);
   const from = kind === "limit" ? proposal(h, limit) : {};
   return dialog.open({ client, cidr, key, row, version, reason, action: kind, ...from });
 }

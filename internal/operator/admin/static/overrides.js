@@ -1,4 +1,5 @@
 // Overrides: the overrides that people have set, and how they are undone, removed, prolonged, exported and imported.
+// The table has pages of fifty. The first page comes with the stream; another page or a search is polled.
 
 import {
   cell, count, el, lasting, overrideText, plainKey, rate, scheduleText, setText, targetNode, targetOf,
@@ -6,24 +7,46 @@ import {
 import { getJSON, me, putOverride } from "./api.js";
 
 const longer = 3600_000; // milliseconds that "1 h longer" adds
-const every = 2000; // milliseconds between two polls of hits while the view is open
+const every = 2000; // milliseconds between two polls of hits and of another page while the view is open
+const pageSize = 50;
 
 export class OverridesView {
-  #body; #table; #empty; #overrides = []; #rows = new Map(); #act; #say; #writable = false; #timer = 0;
+  #section; #body; #table; #empty; #rows = new Map(); #act; #say; #writable = false; #timer = 0;
+  #first = []; #total = 0; #overrides = []; #find = ""; #page = 0; #last = 0; #asked = 0;
 
   // The buttons call act(kind, override); kind is enforce, edit, extend, remove or undo. say(parts) shows a message to
   // the person.
   constructor(section, act, say) {
+    this.#section = section;
     this.#table = section.querySelector("table");
     this.#body = this.#table.tBodies[0];
     this.#empty = section.querySelector("#overrides-empty");
     this.#act = act;
     this.#say = say;
     section.querySelector("#import").addEventListener("change", (e) => this.#import(e.target));
-    setInterval(() => this.#count(), 1000);
+    const on = (id, event, turn) => section.querySelector(id).addEventListener(event, turn);
+    on("#overrides-find", "input", (e) => this.#turn(e.target.value.trim(), 0));
+    const pages = { first: () => 0, before: () => this.#page - 1, after: () => this.#page + 1, last: () => this.#last };
+    for (const [name, page] of Object.entries(pages)) {
+      on(`#overrides-${name}`, "click", () => this.#turn(this.#find, page()));
+    }
+    setInterval(() => this.#countDown(), 1000);
   }
 
-  get list() { return this.#overrides; }
+  // list has the first overrides of the stream, and total is the number of all.
+  get list() { return this.#first; }
+
+  get total() { return this.#total; }
+
+  // versionOf returns the version of the override of exactly a key that is in force from now on, or 0 if there is none.
+  async versionOf(key) {
+    const mine = (o) => o.source === "live" && o.key === key && !o.schedule && o.mode !== "shadow";
+    let list = this.#first;
+    if (list.length < this.#total) {
+      list = (await getJSON(`/v1/overrides?${new URLSearchParams({ find: key })}`)).overrides;
+    }
+    return list.find(mine)?.version ?? 0;
+  }
 
   // open and close belong to the view: hits are polled while it is shown.
   open() {
@@ -37,9 +60,23 @@ export class OverridesView {
     this.#timer = 0;
   }
 
+  get #isFirst() { return this.#page === 0 && !this.#find; }
+
+  // turn shows another page or search.
+  #turn(find, page) {
+    [this.#find, this.#page] = [find, page];
+    if (this.#isFirst) this.#fill(this.#first.slice(0, pageSize), this.#total);
+    this.#ask();
+  }
+
+  // ask fetches the page that is shown. An answer to an earlier question is dropped.
   async #ask() {
+    const asked = ++this.#asked;
     try {
-      const { overrides } = await getJSON("/v1/overrides");
+      const query = new URLSearchParams({ limit: pageSize, offset: this.#page * pageSize, find: this.#find });
+      const { overrides, matched } = await getJSON(`/v1/overrides?${query}`);
+      if (asked !== this.#asked) return;
+      if (!this.#isFirst) this.#fill(overrides.map(withoutHits), matched);
       for (const o of overrides) {
         const row = this.#body.querySelector(`[data-id="${CSS.escape(o.id)}"]`);
         if (!row) continue;
@@ -51,11 +88,45 @@ export class OverridesView {
     } catch { /* the banner tells that the server is gone */ }
   }
 
-  show(overrides, writable) {
-    this.#overrides = overrides;
+  // show takes the first overrides of the list, of total in all.
+  show(first, total, writable) {
+    this.#first = first;
     this.#writable = writable;
+    this.setTotal(total);
+    if (this.#isFirst) this.#fill(first.slice(0, pageSize), this.#total);
+    if (this.#timer) this.#ask();
+  }
+
+  // setTotal takes the number of all overrides, which comes with each state.
+  setTotal(total) {
+    this.#total = Math.max(total, this.#first.length);
+    if (this.#isFirst) this.#tell(this.#overrides.length, this.#total);
+  }
+
+  #tell(shown, matched) {
+    this.#last = Math.max(0, Math.ceil(matched / pageSize) - 1);
+    const begin = this.#page * pageSize, many = matched > pageSize || this.#page > 0;
+    const part = many ? `${count(begin + 1)} to ${count(begin + shown)} of ${count(matched)}` : "";
+    const element = (name) => this.#section.querySelector(`#overrides-${name}`);
+    setText(element("more"), this.#find && matched === 0 ? "no override matches" : part);
+    element("tools").hidden = this.#total <= pageSize && !this.#find;
+    element("pages").hidden = !many;
+    const atBegin = this.#page === 0, atEnd = this.#page >= this.#last;
+    for (const [name, off] of Object.entries({ first: atBegin, before: atBegin, after: atEnd, last: atEnd })) {
+      element(name).disabled = off;
+    }
+  }
+
+  #fill(overrides, matched) {
+    this.#overrides = overrides;
+    this.#tell(overrides.length, matched);
+    if (overrides.length === 0 && this.#page > 0) { // the last ones of the page are gone
+      this.#turn(this.#find, this.#last);
+      return;
+    }
+    const writable = this.#writable;
     this.#table.hidden = overrides.length === 0;
-    this.#empty.hidden = overrides.length > 0;
+    this.#empty.hidden = overrides.length > 0 || this.#find !== "";
     this.#empty.textContent = writable
       ? "No override holds. Limit, block or exempt a hot key, or set one for any key before it is hot."
       : "No override holds. Operators set them here if this process keeps any, else in the rules file.";
@@ -68,8 +139,7 @@ export class OverridesView {
     }
     this.#rows = rows;
     this.#body.replaceChildren(...rows.values());
-    this.#count();
-    if (this.#timer) this.#ask();
+    this.#countDown();
     const row = focused && this.#body.querySelector(`[data-id="${CSS.escape(focused.id)}"]`);
     (row?.querySelector(`[data-act="${focused.act}"]`) ?? row?.querySelector("button"))?.focus();
   }
@@ -103,7 +173,7 @@ export class OverridesView {
         : el("span", { class: "note" }, o.source === "file" ? "rules file" : "")));
   }
 
-  #count() {
+  #countDown() {
     const items = this.#body.querySelectorAll(".until");
     this.#overrides.forEach((o, i) => {
       const text = holds(o);
@@ -151,6 +221,12 @@ export function fields(o) {
 // extended returns an override that ends an hour later, or in an hour if it has ended.
 export const extended = (o) => (
   { ...fields(o), until: new Date(Math.max(Date.now(), Date.parse(o.until)) + longer).toISOString() });
+
+// withoutHits returns an override as the stream has it, so that its row stays while only its hits grow.
+function withoutHits(o) {
+  const { hits, hits_per_second, would_deny, would_deny_per_second, ...rest } = o;
+  return rest;
+}
 
 // wouldText writes the number of hits that an override in shadow mode would have denied.
 export function wouldText(o) {
