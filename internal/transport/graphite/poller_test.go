@@ -310,7 +310,7 @@ func TestPoller_ErrorsNameTheRemedy(t *testing.T) {
 		{text(414, "text/html", ""), []string{"414", "4 KiB"}},
 		{text(200, "text/html", "<html>Log in"), []string{`"text/html" instead of JSON`, "Log in", "graphite-web"}},
 		{text(200, "application/json", ""), []string{"ends too early"}},
-		{text(200, "application/json", "{}"), []string{"no list of series"}},
+		{text(200, "application/json", "{}"), []string{"not a list of series"}},
 		{text(200, "application/json", `[{"target":5}]`), []string{"not JSON of the render API"}},
 		{text(200, "application/json", `[{"target":"a","datapoints":[[NaN,1]]}]`),
 			[]string{"not JSON of the render API"}},
