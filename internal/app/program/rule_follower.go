@@ -58,59 +58,59 @@ type ruleFollower struct {
 	copyErr       error
 }
 
-func (c *ruleFollower) Run(ctx context.Context) error {
-	err := c.store.Follow(ctx, func(s *rules.Stored, err error) { c.onRead(ctx, s, err, time.Now()) })
-	return errors.Join(err, c.close())
+func (f *ruleFollower) Run(ctx context.Context) error {
+	err := f.store.Follow(ctx, func(s *rules.Stored, err error) { f.onRead(ctx, s, err, time.Now()) })
+	return errors.Join(err, f.close())
 }
 
-func (c *ruleFollower) onRead(ctx context.Context, s *rules.Stored, err error, now time.Time) {
-	if lost := c.update(s, err); lost != nil && now.Sub(c.lastWriteBack) >= writeBackEvery {
-		c.lastWriteBack = now
-		c.writeBack(ctx, s, lost)
+func (f *ruleFollower) onRead(ctx context.Context, s *rules.Stored, err error, now time.Time) {
+	if lost := f.update(s, err); lost != nil && now.Sub(f.lastWriteBack) >= writeBackEvery {
+		f.lastWriteBack = now
+		f.writeBack(ctx, s, lost)
 	}
 }
 
 // update passes on the rules that are to run, and returns the rules that the store has lost, or nil.
-func (c *ruleFollower) update(s *rules.Stored, err error) (lost *rules.Stored) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.readErr, c.storeLostData = err, err == nil && c.seen != nil && (s == nil || s.Version < c.seen.Version)
+func (f *ruleFollower) update(s *rules.Stored, err error) (lost *rules.Stored) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.readErr, f.storeLostData = err, err == nil && f.seen != nil && (s == nil || s.Version < f.seen.Version)
 	switch {
 	case err != nil:
 		return nil
-	case c.storeLostData:
-		return c.seen
+	case f.storeLostData:
+		return f.seen
 	case s == nil:
-		c.readErr = errNoRules
+		f.readErr = errNoRules
 		return nil
 	}
-	c.seen = s
-	if s.Version == c.wanted.Version && s.Hash == c.wanted.Hash {
+	f.seen = s
+	if s.Version == f.wanted.Version && s.Hash == f.wanted.Hash {
 		return nil
 	}
-	c.wanted = s.Revision
+	f.wanted = s.Revision
 	select {
-	case <-c.updates: // it was not run yet, and is no longer wanted
+	case <-f.updates: // it was not run yet, and is no longer wanted
 	default:
 	}
-	c.updates <- s // only this goroutine sends
+	f.updates <- s // only this goroutine sends
 	return nil
 }
 
 // writeBack writes the rules that the store has lost back to it, if this process may write. If several processes do so,
 // only one of them writes.
-func (c *ruleFollower) writeBack(ctx context.Context, s, lost *rules.Stored) {
+func (f *ruleFollower) writeBack(ctx context.Context, s, lost *rules.Stored) {
 	before := int64(0)
 	if s != nil {
 		before = s.Version
 	}
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	err := c.store.Write(short, before, lost)
+	err := f.store.Write(short, before, lost)
 	if errors.Is(err, rules.ErrConflict) {
 		return
 	}
-	log := c.log.With("store", c.name, "version", lost.Version, "stored", before)
+	log := f.log.With("store", f.name, "version", lost.Version, "stored", before)
 	if err != nil {
 		log.Warn("the store has lost the last rules; those in force stay, and cannot be written back", "err", err)
 		return
@@ -119,106 +119,106 @@ func (c *ruleFollower) writeBack(ctx context.Context, s, lost *rules.Stored) {
 }
 
 // next returns the channel of the revisions to run. A program without a store has a nil follower and receives none.
-func (c *ruleFollower) next() <-chan *rules.Stored {
-	if c == nil {
+func (f *ruleFollower) next() <-chan *rules.Stored {
+	if f == nil {
 		return nil
 	}
-	return c.updates
+	return f.updates
 }
 
-func (c *ruleFollower) recordApplied(s *rules.Stored, err error) {
+func (f *ruleFollower) recordApplied(s *rules.Stored, err error) {
 	var copyErr error
 	if err == nil {
-		copyErr = c.saveCopy(s)
+		copyErr = f.saveCopy(s)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err != nil {
-		c.rejected, c.rejectErr = s.Revision, err
+		f.rejected, f.rejectErr = s.Revision, err
 		return
 	}
-	c.applied, c.running, c.rejected, c.rejectErr, c.copyErr = true, s.Revision, rules.Revision{}, nil, copyErr
+	f.applied, f.running, f.rejected, f.rejectErr, f.copyErr = true, s.Revision, rules.Revision{}, nil, copyErr
 }
 
 // saveCopy writes the copy. A failure to write it must not prevent the rules from being applied.
-func (c *ruleFollower) saveCopy(s *rules.Stored) error {
-	err := c.copy.Save(s)
+func (f *ruleFollower) saveCopy(s *rules.Stored) error {
+	err := f.copy.Save(s)
 	if err != nil {
-		c.log.Warn("no copy of the rules is kept: a start while the store is away would have none", "copy",
-			c.copy.Path(), "err", err)
+		f.log.Warn("no copy of the rules is kept: a start while the store is away would have none", "copy",
+			f.copy.Path(), "err", err)
 	}
 	return err
 }
 
-func (c *ruleFollower) isRejected() bool {
-	if c == nil {
+func (f *ruleFollower) isRejected() bool {
+	if f == nil {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rejected.Version != 0
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rejected.Version != 0
 }
 
 // checkReady implements a check of /readyz. It fails if a started program lacks the rules that the others run: it
 // rejects the rules of the store or has no copy of them. A program that has run rules of the store stays ready when it
 // rejects the next ones, or one bad push would take every limiter out of service at once. Until the first push the
 // rules of the file are the intended ones.
-func (c *ruleFollower) checkReady(context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (f *ruleFollower) checkReady(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch {
-	case c.applied:
+	case f.applied:
 		return nil
-	case c.rejected.Version != 0:
-		return fmt.Errorf("version %d of %s is rejected: %w", c.rejected.Version, c.name, c.rejectErr)
-	case c.running.Version == 0 && c.readErr != nil && !errors.Is(c.readErr, errNoRules):
-		return fmt.Errorf("the rules of %s are not known, and there is no copy: %w", c.name, c.readErr)
+	case f.rejected.Version != 0:
+		return fmt.Errorf("version %d of %s is rejected: %w", f.rejected.Version, f.name, f.rejectErr)
+	case f.running.Version == 0 && f.readErr != nil && !errors.Is(f.readErr, errNoRules):
+		return fmt.Errorf("the rules of %s are not known, and there is no copy: %w", f.name, f.readErr)
 	}
 	return nil
 }
 
 // ruleVersions returns the versions of the rules that run and of the rules that were rejected last. A version is 0 if
 // there are no such rules or the follower is nil.
-func (c *ruleFollower) ruleVersions() (running, rejected int64) {
-	if c == nil {
+func (f *ruleFollower) ruleVersions() (running, rejected int64) {
+	if f == nil {
 		return 0, 0
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.running.Version, c.rejected.Version
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running.Version, f.rejected.Version
 }
 
-func (c *ruleFollower) adminStatus() admin.Status {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	st := admin.Status{Name: "rules", Value: fmt.Sprintf("version %d of %s", c.running.Version, c.name)}
-	if c.running.Version == 0 {
-		st.Value = "from the file, not from " + c.name
+func (f *ruleFollower) adminStatus() admin.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st := admin.Status{Name: "rules", Value: fmt.Sprintf("version %d of %s", f.running.Version, f.name)}
+	if f.running.Version == 0 {
+		st.Value = "from the file, not from " + f.name
 	}
 	switch {
-	case c.rejected.Version != 0:
-		st.Value += fmt.Sprintf("; version %d is rejected: %v", c.rejected.Version, c.rejectErr)
-	case c.storeLostData:
+	case f.rejected.Version != 0:
+		st.Value += fmt.Sprintf("; version %d is rejected: %v", f.rejected.Version, f.rejectErr)
+	case f.storeLostData:
 		st.Value += "; the store has lost it"
-	case c.readErr != nil:
-		st.Value += fmt.Sprintf("; %v", c.readErr)
-	case c.copyErr != nil:
-		st.Value += fmt.Sprintf("; no copy is kept: %v", c.copyErr)
+	case f.readErr != nil:
+		st.Value += fmt.Sprintf("; %v", f.readErr)
+	case f.copyErr != nil:
+		st.Value += fmt.Sprintf("; no copy is kept: %v", f.copyErr)
 	default:
-		st.OK = c.running.Version != 0
+		st.OK = f.running.Version != 0
 	}
 	return st
 }
 
-func (c *ruleFollower) ruleStats() metrics.RulesStats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (f *ruleFollower) ruleStats() metrics.RulesStats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	st := metrics.RulesStats{
-		Version: c.running.Version, Rejected: c.rejected.Version != 0, Behind: c.storeLostData,
-		StoreFailing: c.readErr != nil, CopyFailing: c.copyErr != nil,
+		Version: f.running.Version, Rejected: f.rejected.Version != 0, Behind: f.storeLostData,
+		StoreFailing: f.readErr != nil, CopyFailing: f.copyErr != nil,
 	}
-	if c.seen != nil {
-		st.Stored = c.seen.Version
+	if f.seen != nil {
+		st.Stored = f.seen.Version
 	}
 	return st
 }

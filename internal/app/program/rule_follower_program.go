@@ -56,59 +56,59 @@ type CentralConfig struct {
 }
 
 // findFirstRules finds the rules to start with. It logs why better ones cannot be used.
-func (c *ruleFollower) findFirstRules(ctx context.Context, file *config.Parser,
+func (f *ruleFollower) findFirstRules(ctx context.Context, file *config.Parser,
 	check func(*rules.Set) error) (*config.Parser, error) {
 	short, cancel := context.WithTimeout(ctx, firstReadTimeout)
-	stored, storeErr := c.store.Read(short)
+	stored, storeErr := f.store.Read(short)
 	cancel()
 	if storeErr == nil && stored == nil {
 		storeErr = errNoRules
 	}
 	if storeErr == nil {
-		if p, err := c.applyFirst(file, stored, check); err == nil {
-			c.applied, c.seen, c.copyErr = true, stored, c.saveCopy(stored)
+		if p, err := f.applyFirst(file, stored, check); err == nil {
+			f.applied, f.seen, f.copyErr = true, stored, f.saveCopy(stored)
 			return p, nil
 		} else {
-			storeErr, c.rejected, c.rejectErr = err, stored.Revision, err
+			storeErr, f.rejected, f.rejectErr = err, stored.Revision, err
 		}
 	}
-	c.readErr = storeErr
-	saved, copyErr := c.copy.Load()
+	f.readErr = storeErr
+	saved, copyErr := f.copy.Load()
 	if saved != nil {
-		p, err := c.applyFirst(file, saved, check)
+		p, err := f.applyFirst(file, saved, check)
 		if err == nil {
-			c.log.Warn("the rules are the last good copy of those in the store", "store", c.name, "version",
-				c.running.Version, "copy", c.copy.Path(), "err", storeErr)
+			f.log.Warn("the rules are the last good copy of those in the store", "store", f.name, "version",
+				f.running.Version, "copy", f.copy.Path(), "err", storeErr)
 			return p, nil
 		}
 		copyErr = err
 	}
 	if copyErr != nil {
-		c.log.Error("the copy of the rules cannot be used", "copy", c.copy.Path(), "err", copyErr)
+		f.log.Error("the copy of the rules cannot be used", "copy", f.copy.Path(), "err", copyErr)
 	}
 	if file.HasRules() {
-		c.log.Warn("the rules of the file are in force until the store has rules", "store", c.name, "file", file.Path(),
+		f.log.Warn("the rules of the file are in force until the store has rules", "store", f.name, "file", file.Path(),
 			"err", storeErr)
 		return file, nil
 	}
 	return nil, fmt.Errorf("no rules to begin with: --rules %s: %w; there is no copy of them at %s, and --config "+
-		"names no file with rules. Give it one, and put it into the store by hotparam rules push", c.name, storeErr,
-		c.copy.Path())
+		"names no file with rules. Give it one, and put it into the store by hotparam rules push", f.name, storeErr,
+		f.copy.Path())
 }
 
 // applyFirst checks the rules with which a program would start, and records them as running.
-func (c *ruleFollower) applyFirst(file *config.Parser, stored *rules.Stored,
+func (f *ruleFollower) applyFirst(file *config.Parser, stored *rules.Stored,
 	check func(*rules.Set) error) (*config.Parser, error) {
-	p, _, err := c.checkRevision(file, stored.Revision, check)
+	p, _, err := f.checkRevision(file, stored.Revision, check)
 	if err != nil {
 		return nil, err
 	}
-	c.running, c.wanted = stored.Revision, stored.Revision
+	f.running, f.wanted = stored.Revision, stored.Revision
 	return p, nil
 }
 
 // checkRevision returns the parser and the rules with which this program would run revision r.
-func (c *ruleFollower) checkRevision(file *config.Parser, r rules.Revision,
+func (f *ruleFollower) checkRevision(file *config.Parser, r rules.Revision,
 	check func(*rules.Set) error) (*config.Parser, *rules.Set, error) {
 	next, err := file.WithRules(fmt.Sprintf("version-%d.yaml", r.Version), r.Text)
 	if err != nil {
@@ -182,10 +182,10 @@ func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (
 }
 
 // maxVersion returns the highest version that this process has seen.
-func (c *ruleFollower) maxVersion() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return max(versionOf(c.seen), c.running.Version)
+func (f *ruleFollower) maxVersion() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(versionOf(f.seen), f.running.Version)
 }
 
 func versionOf(s *rules.Stored) int64 {

@@ -246,24 +246,24 @@ type counters struct {
 }
 
 // countCall counts a call with a number of decisions.
-func (l *counters) countCall(decisions uint64) {
-	l.calls.Add(1)
-	l.decisions.Add(decisions)
+func (c *counters) countCall(decisions uint64) {
+	c.calls.Add(1)
+	c.decisions.Add(decisions)
 	for {
-		largest := l.largest.Load()
-		if decisions <= largest || l.largest.CompareAndSwap(largest, decisions) {
+		largest := c.largest.Load()
+		if decisions <= largest || c.largest.CompareAndSwap(largest, decisions) {
 			return
 		}
 	}
 }
 
-func (l *counters) addTo(all *Stats) {
-	all.Calls += l.calls.Load()
-	all.Decisions += l.decisions.Load()
-	all.Merged += l.merged.Load()
-	all.Largest = max(all.Largest, l.largest.Load())
-	all.Rejected += l.rejected.Load()
-	all.Canceled += l.canceled.Load()
+func (c *counters) addTo(all *Stats) {
+	all.Calls += c.calls.Load()
+	all.Decisions += c.decisions.Load()
+	all.Merged += c.merged.Load()
+	all.Largest = max(all.Largest, c.largest.Load())
+	all.Rejected += c.rejected.Load()
+	all.Canceled += c.canceled.Load()
 }
 
 // Stats returns the figures of all shards.

@@ -108,7 +108,7 @@ func TestLimiterMatchesMemoryStore(t *testing.T) {
 	}
 }
 
-func (l *counters) read() (all Stats) {
-	l.addTo(&all)
+func (c *counters) read() (all Stats) {
+	c.addTo(&all)
 	return all
 }

@@ -145,12 +145,12 @@ func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
 
 // idleTime returns the time for which a shard need not be exchanged unless a decision is made. It returns 0 unless no
 // decision was made during idleAfter, and the last exchange succeeded less than idleEvery ago.
-func (l *windowShard) idleTime(now time.Time) time.Duration {
-	at := now.Sub(l.born)
-	if l.failed || at-time.Duration(l.decided.Load()) <= idleAfter {
+func (ws *windowShard) idleTime(now time.Time) time.Duration {
+	at := now.Sub(ws.born)
+	if ws.failed || at-time.Duration(ws.decided.Load()) <= idleAfter {
 		return 0
 	}
-	return max(0, idleEvery-exchangeEvery/2-(at-time.Duration(l.lastExchange.Load())))
+	return max(0, idleEvery-exchangeEvery/2-(at-time.Duration(ws.lastExchange.Load())))
 }
 
 // Take implements limit.Store, in memory. It is for fixed and sliding windows; charges of other algorithms are judged
@@ -243,15 +243,15 @@ func (w *Windows) Run(ctx context.Context) error {
 }
 
 // run exchanges sums every exchangeEvery, and every idleEvery while no decision is made.
-func (l *windowShard) run(ctx context.Context) {
+func (ws *windowShard) run(ctx context.Context) {
 	for began := time.Now(); wait.For(ctx, exchangeEvery-time.Since(began)%exchangeEvery); {
-		if idle := l.idleTime(l.store.now()); idle > 0 {
-			wait.ForHint(ctx, idle, l.woken)
+		if idle := ws.idleTime(ws.store.now()); idle > 0 {
+			wait.ForHint(ctx, idle, ws.woken)
 			continue
 		}
-		l.runExchange(ctx)
+		ws.runExchange(ctx)
 	}
-	l.runExchange(ctx)
+	ws.runExchange(ctx)
 }
 
 // Reset sets to zero the cost that this process has admitted to a subject, and knows of others. The next exchange
