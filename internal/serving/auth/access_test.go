@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/logbound"
 )
 
-func TestListeningOffLoopbackNeedsAToken(t *testing.T) {
+func TestCheckListen_RequiresATokenOffLoopback(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		addr    string
@@ -45,7 +45,7 @@ func TestListeningOffLoopbackNeedsAToken(t *testing.T) {
 
 const token = "s3cret-of-the-test"
 
-func TestTokenIsReadAndChecked(t *testing.T) {
+func TestReadTokens_ChecksTheToken(t *testing.T) {
 	t.Parallel()
 	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "token")
@@ -92,7 +92,7 @@ func ask(g *Guard, from, header string, at time.Time) Result {
 	return g.Check(r, at)
 }
 
-func TestOwnSiteRejectsPagesOfOthers(t *testing.T) {
+func TestOwnSite_RejectsPagesOfOtherSites(t *testing.T) {
 	t.Parallel()
 	h := OwnSite(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, c := range []struct {
@@ -147,7 +147,7 @@ func TestGatewaysOnly_RejectsBrowsers(t *testing.T) {
 	}
 }
 
-func TestGuardKnowsTheToken(t *testing.T) {
+func TestGuard_AcceptsOnlyTheToken(t *testing.T) {
 	t.Parallel()
 	basic := func(user, password string) string {
 		return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
@@ -170,7 +170,7 @@ func TestGuardKnowsTheToken(t *testing.T) {
 
 // A gateway takes 401, 403 and 429 for a denial of its client, so each call without a valid token gets 503, with the
 // cause. The gateway counts as refused for a minute, and the log names the cause too.
-func TestGatewayGuard_AnswersNoVerdict(t *testing.T) {
+func TestGatewayGuard_RejectsWith503(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	g := NewGatewayGuard("check", token, logbound.Logger(slog.New(slog.NewTextHandler(&said, nil))))
@@ -209,7 +209,7 @@ func TestGatewayGuard_AnswersNoVerdict(t *testing.T) {
 	}
 }
 
-func TestGuessesAreSlowedForTheirClientOnly(t *testing.T) {
+func TestGuard_SlowsOnlyTheGuessingClient(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	g := NewGuard("decide", token, logbound.Logger(slog.New(slog.NewTextHandler(&said, nil))))
@@ -243,7 +243,7 @@ func TestGuessesAreSlowedForTheirClientOnly(t *testing.T) {
 	}
 }
 
-func TestNobodyWithoutATokenIsAGuesser(t *testing.T) {
+func TestGuard_CountsNoGuessWithoutAToken(t *testing.T) {
 	t.Parallel()
 	g := NewGuard("admin", token, slog.New(slog.DiscardHandler))
 	for range 100 {

@@ -28,12 +28,12 @@ func NewGatewayGuard(name, token string, log *slog.Logger) *Guard {
 }
 
 // Refused returns the number of addresses from which a gateway was rejected within the last minute.
-func (g *Guard) Refused(now time.Time) int { return g.refusals.count(now) }
+func (g *Guard) Refused(now time.Time) int { return g.refusals.countRecent(now) }
 
 // refuseGateway records and logs the rejection of a call. The log drops repeated lines.
 func (g *Guard) refuseGateway(r *http.Request, now time.Time) Result {
 	g.refusals.add(httplimit.ParseClient(r.RemoteAddr), now)
-	g.warn(r.RemoteAddr, "a gateway is refused: its token is missing or wrong, and it gets no verdicts; "+
+	g.warnRejection(r.RemoteAddr, "a gateway is refused: its token is missing or wrong, and it gets no verdicts; "+
 		"give it the token of this listener")
 	return Result{Status: http.StatusServiceUnavailable,
 		why: "The gateway is refused: its token for the listener " + g.name + " is missing or wrong."}
@@ -45,22 +45,22 @@ type refusals struct {
 	last map[hottype.Client]time.Time
 }
 
-func (f *refusals) add(c hottype.Client, now time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, known := f.last[c]; known || len(f.last) < maxGuessers {
-		f.last[c] = now
+func (r *refusals) add(c hottype.Client, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.last[c]; known || len(r.last) < maxGuessers {
+		r.last[c] = now
 	}
 }
 
-// count forgets the gateways that were rejected longer ago than refusedFor, and returns the number of the others.
-func (f *refusals) count(now time.Time) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for c, at := range f.last {
+// countRecent forgets the gateways that were rejected longer ago than refusedFor, and returns the number of the others.
+func (r *refusals) countRecent(now time.Time) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c, at := range r.last {
 		if now.Sub(at) >= refusedFor {
-			delete(f.last, c)
+			delete(r.last, c)
 		}
 	}
-	return len(f.last)
+	return len(r.last)
 }

@@ -114,7 +114,7 @@ func (g *Guard) Replace(named []Token) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.named = named
-	return g.enforce()
+	return g.applyTokens()
 }
 
 // ReplaceShared replaces the tokens of the whole listener, and reports whether that changes them. Without a token it
@@ -127,11 +127,11 @@ func (g *Guard) ReplaceShared(texts []string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shared = tokens
-	return g.enforce()
+	return g.applyTokens()
 }
 
-// enforce puts shared and named tokens in force, and reports whether that changes them. The caller holds mu.
-func (g *Guard) enforce() bool {
+// applyTokens puts shared and named tokens in force, and reports whether that changes them. The caller holds mu.
+func (g *Guard) applyTokens() bool {
 	all := slices.Concat(g.shared, g.named)
 	if slices.Equal(all, *g.tokens.Load()) {
 		return false
@@ -167,14 +167,14 @@ type Result struct {
 // Check authenticates a request: by Credentials.Ask, by the user that the proxy names, or by a token, which may be a
 // bearer token or the password of basic authentication.
 func (g *Guard) Check(r *http.Request, now time.Time) Result {
-	v := g.check(r, now)
+	v := g.authenticateCaller(r, now)
 	if v.Status != 0 && g.refusals != nil {
 		return g.refuseGateway(r, now)
 	}
 	return v
 }
 
-func (g *Guard) check(r *http.Request, now time.Time) Result {
+func (g *Guard) authenticateCaller(r *http.Request, now time.Time) Result {
 	if g.AllowsAll() {
 		return Result{Caller: Caller{Role: Admin}}
 	}
@@ -187,11 +187,11 @@ func (g *Guard) check(r *http.Request, now time.Time) Result {
 			return Result{Status: http.StatusForbidden, why: "This service does not let the caller in."}
 		}
 	}
-	if g.sso.claims(r.Header) {
-		caller, why := g.sso.caller(r)
+	if g.sso.hasUserField(r.Header) {
+		caller, why := g.sso.callerOf(r)
 		if why != "" {
 			g.wrong.Add(1)
-			g.warn(r.RemoteAddr, why)
+			g.warnRejection(r.RemoteAddr, why)
 			return Result{Status: http.StatusForbidden, why: why}
 		}
 		return Result{Caller: caller}
@@ -201,30 +201,30 @@ func (g *Guard) check(r *http.Request, now time.Time) Result {
 
 func (g *Guard) checkToken(r *http.Request, now time.Time) Result {
 	text, shown := shownToken(r)
-	if token, ok := find(*g.tokens.Load(), text); ok && shown {
-		return g.unexpired(token, r, now)
+	if token, ok := findToken(*g.tokens.Load(), text); ok && shown {
+		return g.checkExpiry(token, r, now)
 	}
 	client := httplimit.ParseClient(r.RemoteAddr)
-	if wait := g.charge(client, now, 0); wait > 0 {
+	if wait := g.chargeGuesses(client, now, 0); wait > 0 {
 		g.rateLimited.Add(1)
 		return Result{Status: http.StatusTooManyRequests, RetryAfter: wait}
 	}
 	g.wrong.Add(1)
 	if shown { // without a token, as a browser's first request, it is no guess
-		g.charge(client, now, 1)
+		g.chargeGuesses(client, now, 1)
 		if g.refusals == nil {
-			g.warn(r.RemoteAddr, "a caller showed a wrong token")
+			g.warnRejection(r.RemoteAddr, "a caller showed a wrong token")
 		}
 	}
 	return Result{Status: http.StatusUnauthorized}
 }
 
-func (g *Guard) unexpired(t Token, r *http.Request, now time.Time) Result {
+func (g *Guard) checkExpiry(t Token, r *http.Request, now time.Time) Result {
 	if t.Until.IsZero() || now.Before(t.Until) {
 		return Result{Caller: Caller{Name: t.Name, Role: t.Role, Until: t.Until}}
 	}
 	g.wrong.Add(1)
-	g.warn(r.RemoteAddr, "the token of "+t.Name+" has expired")
+	g.warnRejection(r.RemoteAddr, "the token of "+t.Name+" has expired")
 	return Result{Status: http.StatusUnauthorized, why: "The token has expired."}
 }
 
@@ -273,9 +273,9 @@ func shownToken(r *http.Request) (string, bool) {
 	return strings.TrimSpace(rest), strings.EqualFold(scheme, "Bearer")
 }
 
-// charge takes n wrong tokens from a client's allowance, and returns how long the client has to wait until it may show
-// another token. With n = 0 it takes nothing.
-func (g *Guard) charge(client hottype.Client, now time.Time, n int64) time.Duration {
+// chargeGuesses takes n wrong tokens from a client's allowance, and returns how long the client has to wait until it
+// may show another token. With n = 0 it takes nothing.
+func (g *Guard) chargeGuesses(client hottype.Client, now time.Time, n int64) time.Duration {
 	charges := []limit.Charge{{Subject: limit.Subject{Client: client}, Spec: limit.PerMinute(maxAttempts), Cost: n}}
 	results := make([]limit.Result, 1)
 	if _, err := g.guesses.Take(context.Background(), now, charges, results); err != nil || results[0].Remaining > 0 {
@@ -284,8 +284,8 @@ func (g *Guard) charge(client hottype.Client, now time.Time, n int64) time.Durat
 	return min(results[0].ResetAfter, time.Minute/maxAttempts)
 }
 
-// warn logs a rejected caller.
-func (g *Guard) warn(from, why string) {
+// warnRejection logs a rejected caller.
+func (g *Guard) warnRejection(from, why string) {
 	s := g.Stats()
 	g.log.Warn(why, "listener", g.name, "from", from, "wrong", s.Unauthorized, "rate_limited", s.RateLimited)
 }

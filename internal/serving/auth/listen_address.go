@@ -58,7 +58,7 @@ func withoutPort(host string) string {
 // another site makes a browser send with 403, and requests by another name than this machine's with 421.
 func OwnSite(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
-	return ownName(next, IsLoopbackHost, func(r *http.Request) bool { return cross.Check(r) != nil })
+	return rejectForeign(next, IsLoopbackHost, func(r *http.Request) bool { return cross.Check(r) != nil })
 }
 
 // gatewayHost is the Host that the files of deploy/ send to the sidecar.
@@ -69,14 +69,15 @@ const gatewayHost = "hotparam"
 // Sec-Fetch-Site.
 func GatewaysOnly(next http.Handler) http.Handler {
 	named := func(host string) bool { return IsLoopbackHost(host) || withoutPort(host) == gatewayHost }
-	return ownName(next, named, func(r *http.Request) bool {
+	return rejectForeign(next, named, func(r *http.Request) bool {
 		return len(r.Header["Origin"]) > 0 || slices.ContainsFunc(r.Header["Sec-Fetch-Site"],
 			func(site string) bool { return site != "none" && site != "same-origin" })
 	})
 }
 
-// ownName rejects requests by other names than this listener's, and requests that another site caused.
-func ownName(next http.Handler, isNamed func(host string) bool, isForeign func(*http.Request) bool) http.Handler {
+// rejectForeign returns a handler that rejects requests by other names than this listener's, and requests that another
+// site caused.
+func rejectForeign(next http.Handler, isNamed func(host string) bool, isForeign func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isNamed(r.Host) {
 			httplimit.WriteProblem(w, http.StatusMisdirectedRequest,

@@ -21,7 +21,7 @@ func held(t *testing.T, lines map[string]string) []Token {
 	return tokens
 }
 
-func TestTokensHaveNamesRolesAndAnEnd(t *testing.T) {
+func TestGuard_KnowsNamesRolesAndExpiry(t *testing.T) {
 	t.Parallel()
 	viewer, old, ann := NewToken(), NewToken(), NewToken()
 	g := NewGuardOf("admin", Credentials{Token: token, Tokens: held(t, map[string]string{
@@ -52,7 +52,7 @@ func TestTokensHaveNamesRolesAndAnEnd(t *testing.T) {
 }
 
 // Reading the file again with other tokens revokes the missing ones.
-func TestTokensAreReplaced(t *testing.T) {
+func TestGuard_ReplaceRevokesMissingTokens(t *testing.T) {
 	t.Parallel()
 	before, after := NewToken(), NewToken()
 	first := held(t, map[string]string{"ann": FormatToken(Viewer, before, time.Time{})})
@@ -76,7 +76,7 @@ func TestTokensAreReplaced(t *testing.T) {
 	}
 }
 
-func TestWrongTokenLines(t *testing.T) {
+func TestParseTokens_RejectsWrongLines(t *testing.T) {
 	t.Parallel()
 	good := FormatToken(Viewer, token, time.Time{})
 	for _, c := range []struct{ name, line, err string }{
@@ -103,7 +103,7 @@ func TestWrongTokenLines(t *testing.T) {
 	}
 }
 
-func TestUsersOfATrustedProxy(t *testing.T) {
+func TestSSO_TrustsUsersOfItsProxies(t *testing.T) {
 	t.Parallel()
 	sso, err := ParseSSO("admin.sso", SSOSettings{User: "x-auth-request-email", Groups: "X-Auth-Request-Groups",
 		Proxies: []string{"10.0.0.0/24", "fd00::1", "unix"},
@@ -159,7 +159,7 @@ func TestUsersOfATrustedProxy(t *testing.T) {
 	}
 }
 
-func TestWrongSSOSettings(t *testing.T) {
+func TestParseSSO_RejectsWrongSettings(t *testing.T) {
 	t.Parallel()
 	some := map[string]string{"*": "viewer"}
 	for _, c := range []struct {

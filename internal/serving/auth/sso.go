@@ -92,16 +92,16 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
-// claims reports whether a request names its user.
-func (s SSO) claims(h http.Header) bool {
+// hasUserField reports whether a request has a field with its user or groups.
+func (s SSO) hasUserField(h http.Header) bool {
 	filled := func(name string) bool {
 		return name != "" && slices.ContainsFunc(h[name], func(v string) bool { return v != "" })
 	}
 	return s.UserHeader != "" && (filled(s.UserHeader) || filled(s.GroupsHeader))
 }
 
-// trusts reports whether a peer is one of the proxies.
-func (s SSO) trusts(remote string) bool {
+// isProxy reports whether a peer is one of the proxies.
+func (s SSO) isProxy(remote string) bool {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil { // unix sockets have no address with a port
 		return s.Unix && !strings.Contains(remote, ":")
@@ -110,14 +110,14 @@ func (s SSO) trusts(remote string) bool {
 	return slices.ContainsFunc(s.Proxies, func(p netip.Prefix) bool { return p.Contains(from) })
 }
 
-// caller returns the user that the proxy names, or the reason why the request is rejected. A field that is set twice is
-// rejected, because one of the two may be the client's own, which the proxy forgot to remove.
-func (s SSO) caller(r *http.Request) (Caller, string) {
-	if !s.trusts(r.RemoteAddr) {
+// callerOf returns the user that the proxy names, or the reason why the request is rejected. A field that is set twice
+// is rejected, because one of the two may be the client's own, which the proxy forgot to remove.
+func (s SSO) callerOf(r *http.Request) (Caller, string) {
+	if !s.isProxy(r.RemoteAddr) {
 		return Caller{}, "The field " + s.UserHeader + " is believed only from the proxies of this listener."
 	}
 	users, groups := r.Header[s.UserHeader], r.Header[s.GroupsHeader]
-	if len(users) != 1 || len(groups) > 1 || !plainName(users[0]) {
+	if len(users) != 1 || len(groups) > 1 || !isPlainName(users[0]) {
 		return Caller{}, "The proxy names no user, or more than one."
 	}
 	c := Caller{Name: users[0], Role: max(s.Roles["*"], s.Roles["user:"+users[0]])}
@@ -132,7 +132,7 @@ func (s SSO) caller(r *http.Request) (Caller, string) {
 	return c, ""
 }
 
-func plainName(name string) bool {
+func isPlainName(name string) bool {
 	return name != "" && len(name) <= maxUser && !strings.ContainsFunc(name,
 		func(r rune) bool { return r < ' ' || r == 0x7f })
 }

@@ -121,9 +121,9 @@ func sharedTokens(texts ...string) (tokens []Token) {
 	return tokens
 }
 
-// find looks a token up, also an expired one. It compares hashes, which have the same length, and always all of them,
-// so that the time that it takes reveals nothing about a token.
-func find(tokens []Token, shown string) (found Token, ok bool) {
+// findToken looks a token up, also an expired one. It compares hashes, which have the same length, and always all of
+// them, so that the time that it takes reveals nothing about a token.
+func findToken(tokens []Token, shown string) (found Token, ok bool) {
 	got := sha256.Sum256([]byte(shown))
 	for _, t := range tokens {
 		if subtle.ConstantTimeCompare(got[:], t.Hash[:]) == 1 {

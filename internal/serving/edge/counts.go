@@ -29,11 +29,11 @@ const (
 	trustSuspicion = time.Minute
 )
 
-// counts receives the decisions that a gateway took without asking, one line for each request: "+" for passed, "-" for
-// denied or "=" for answered from the gateway's cache, the client, a space, and the key. A number before the line is
-// the number of requests that it stands for. The parameter lost is the number of requests that the gateway could not
-// keep.
-func (f *Feed) counts(w http.ResponseWriter, r *http.Request) {
+// receiveCounts receives the decisions that a gateway took without asking, one line for each request: "+" for passed,
+// "-" for denied or "=" for answered from the gateway's cache, the client, a space, and the key. A number before the
+// line is the number of requests that it stands for. The parameter lost is the number of requests that the gateway
+// could not keep.
+func (f *Feed) receiveCounts(w http.ResponseWriter, r *http.Request) {
 	if n, err := strconv.ParseUint(r.URL.Query().Get("lost"), 10, 32); err == nil {
 		f.lost.Add(n)
 	}
@@ -58,20 +58,20 @@ func (f *Feed) Count(ctx context.Context, lines []byte) {
 		var line []byte
 		line, lines, _ = bytes.Cut(lines, []byte("\n"))
 		text, key, ok := bytes.Cut(line, []byte(" "))
-		text, n, counted := number(text)
+		text, n, counted := readRequestCount(text)
 		if !ok || !counted || len(text) < 2 || !bytes.ContainsRune([]byte("+-="), rune(text[0])) ||
 			len(key) > 0 && canon.Check(hottype.Key(key)) != nil {
 			f.invalid.Add(1)
 			continue
 		}
-		client, ok := readClient(text[1:])
+		client, ok := parseClient(text[1:])
 		if !ok {
 			f.invalid.Add(1)
 			continue
 		}
 		passed := text[0] != '-'
-		if trusts(set, client) { // its clients are in fields that only a question carries
-			f.suspect(client, now.Add(trustSuspicion))
+		if isTrustedProxy(set, client) { // its clients are in fields that only a question carries
+			f.suspectClient(client, now.Add(trustSuspicion))
 			client = hottype.Client{}
 		}
 		f.cfg.Gate.Passed(now, gate.PassedRequests{Key: key, Client: client, N: n, Allowed: passed,
@@ -81,11 +81,12 @@ func (f *Feed) Count(ctx context.Context, lines []byte) {
 			clients[client] += n
 		}
 	}
-	f.charge(ctx, now, clients)
+	f.chargeClients(ctx, now, clients)
 }
 
-// number reads the number of requests that a line stands for, or 1 if it has no number. It accepts at most maxRepeated.
-func number(line []byte) (rest []byte, n int64, ok bool) {
+// readRequestCount reads the number of requests that a line stands for, or 1 if it has no number. It accepts at most
+// maxRepeated.
+func readRequestCount(line []byte) (rest []byte, n int64, ok bool) {
 	digits := bytes.IndexFunc(line, func(r rune) bool { return r < '0' || r > '9' })
 	if digits <= 0 {
 		return line, 1, digits == 0
@@ -94,15 +95,15 @@ func number(line []byte) (rest []byte, n int64, ok bool) {
 	return line[digits:], n, err == nil && n > 0 && n <= maxRepeated
 }
 
-// trusts reports whether any address of a client is a proxy that names its clients.
-func trusts(set *rules.Set, c hottype.Client) bool {
+// isTrustedProxy reports whether any address of a client is a proxy that names its clients.
+func isTrustedProxy(set *rules.Set, c hottype.Client) bool {
 	network := netip.PrefixFrom(c.Addr, min(c.Addr.BitLen(), 8*prefixBytes(set)))
 	return slices.ContainsFunc(set.IP.TrustedProxies, network.Overlaps)
 }
 
-// charge charges the windows of clients afterwards. It suspects a client that has used half of a window, so that
+// chargeClients charges the windows of clients afterwards. It suspects a client that has used half of a window, so that
 // gateways ask about its requests.
-func (f *Feed) charge(ctx context.Context, now time.Time, clients map[hottype.Client]int64) {
+func (f *Feed) chargeClients(ctx context.Context, now time.Time, clients map[hottype.Client]int64) {
 	var wg sync.WaitGroup
 	places := make(chan struct{}, chargers)
 	for c, n := range clients {
@@ -116,14 +117,14 @@ func (f *Feed) charge(ctx context.Context, now time.Time, clients map[hottype.Cl
 			if !v.Allowed && 0 < v.Remaining && v.Remaining < n {
 				f.cfg.Gate.ChargeClient(ctx, now, c, v.Remaining)
 			}
-			f.suspect(c, now.Add(min(max(v.ResetAfter, v.RetryAfter, minSuspicion), maxSuspicion)))
+			f.suspectClient(c, now.Add(min(max(v.ResetAfter, v.RetryAfter, minSuspicion), maxSuspicion)))
 		})
 	}
 	wg.Wait()
 }
 
-// suspect makes gateways ask about a client until time until.
-func (f *Feed) suspect(c hottype.Client, until time.Time) {
+// suspectClient makes gateways ask about a client until time until.
+func (f *Feed) suspectClient(c hottype.Client, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old, there := f.suspects[c]
@@ -139,8 +140,8 @@ func (f *Feed) suspect(c hottype.Client, until time.Time) {
 	}
 }
 
-// readClient parses a client in the form of clientText.
-func readClient(text []byte) (c hottype.Client, ok bool) {
+// parseClient parses a client in the form of clientText.
+func parseClient(text []byte) (c hottype.Client, ok bool) {
 	var b [16]byte
 	switch n, err := hex.Decode(b[:], text[:min(len(text), 16)]); {
 	case err != nil || len(text) > 16:

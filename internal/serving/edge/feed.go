@@ -49,21 +49,21 @@ type Feed struct {
 	cfg   Config
 	epoch string // part of this process's versions
 
-	mu       sync.Mutex // guards the fields below
-	seq      uint64
-	entries  map[string]entry
-	log      []change // of the entries, oldest first
-	forgot   uint64   // number of the newest change that is no longer in log
-	suspects map[hottype.Client]time.Time
-	rules    string // version of the rules
-	askAll   string // why everything is asked about; "" if it is not
+	mu           sync.Mutex // guards the fields below
+	seq          uint64
+	entries      map[string]entry
+	log          []change // of the entries, oldest first
+	forgot       uint64   // number of the newest change that is no longer in log
+	suspects     map[hottype.Client]time.Time
+	rulesVersion string // version of the rules
+	askAll       string // why everything is asked about; "" if it is not
 	// The length in bytes above which gateways ask about every key; 0 if there is none.
 	longest int
 	changed chan struct{} // closed by the next change
 
-	seen   [2]uint64 // the changes of the hot set and of the gate that entries includes
-	looked time.Time
-	dirty  bool // suspects have changed
+	seen        [2]uint64 // the changes of the hot set and of the gate that entries includes
+	refreshedAt time.Time
+	dirty       bool // suspects have changed
 
 	counters
 }
@@ -85,8 +85,8 @@ const (
 	cached   action = 'c' // answer from the gateway's cache, and ask if that lacks the answer
 )
 
-// ofHot returns the treatment of a hot key.
-func ofHot(set *rules.Set, key hottype.Key) action {
+// hotKeyAction returns the treatment of a hot key.
+func hotKeyAction(set *rules.Set, key hottype.Key) action {
 	r := set.RuleFor(key.Resource())
 	if r == nil {
 		return ask
@@ -164,21 +164,21 @@ func (f *Feed) Refresh() {
 	seen := [2]uint64{f.cfg.Hot.Changes(), f.cfg.Gate.Changes()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if seen == f.seen && !f.dirty && now.Sub(f.looked) < expiryTick {
+	if seen == f.seen && !f.dirty && now.Sub(f.refreshedAt) < expiryTick {
 		return
 	}
 	set := f.cfg.Gate.Rules()
 	overrides, changes := f.cfg.Gate.Overrides()
 	seen[1] = changes
 	before := f.seq
-	if f.seen[1] != changes || f.rules == "" {
-		if version := Version(set); version != f.rules {
-			f.rules = version
+	if f.seen[1] != changes || f.rulesVersion == "" {
+		if version := Version(set); version != f.rulesVersion {
+			f.rulesVersion = version
 			f.seq++
 		}
 	}
-	f.seen, f.looked, f.dirty = seen, now, false
-	wanted, longest, askAll := f.wanted(now, set, overrides)
+	f.seen, f.refreshedAt, f.dirty = seen, now, false
+	wanted, longest, askAll := f.wantedEntries(now, set, overrides)
 	if f.cfg.Hot.Aliases() {
 		longest = shortKey
 	}
@@ -221,11 +221,11 @@ func (f *Feed) update(wanted map[string]entry) {
 	}
 }
 
-// wanted returns the entries for gateways, the length above which hot keys are not listed, or 0 if all are, and the
-// reason why gateways have to ask about everything, or "" if they do not.
-func (f *Feed) wanted(now time.Time, set *rules.Set, overrides []rules.Override) (
+// wantedEntries returns the entries for gateways, the length above which hot keys are not listed, or 0 if all are, and
+// the reason why gateways have to ask about everything, or "" if they do not.
+func (f *Feed) wantedEntries(now time.Time, set *rules.Set, overrides []rules.Override) (
 	_ map[string]entry, longest int, askAll string) {
-	askAll = cannotSay(set)
+	askAll = unsupportedPart(set)
 	list, size := map[string]entry{}, 0
 	add := func(name string, e entry) {
 		if size += len(name); size > maxBytes || len(list) >= maxEntries {
@@ -240,7 +240,7 @@ func (f *Feed) wanted(now time.Time, set *rules.Set, overrides []rules.Override)
 		case o.Expired(now):
 		case o.IsOneKey():
 			name, e := "k "+o.Key, entry{act: ask}
-			if o.Action == rules.ActionLimit && ofHot(set, hottype.Key(o.Key)) == remember {
+			if o.Action == rules.ActionLimit && hotKeyAction(set, hottype.Key(o.Key)) == remember {
 				e.act = remember
 			}
 			_, several := list[name]
@@ -264,7 +264,7 @@ func (f *Feed) wanted(now time.Time, set *rules.Set, overrides []rules.Override)
 			continue
 		}
 		if _, overridden := list["k "+string(key)]; !overridden {
-			add("k "+string(key), entry{act: ofHot(set, key)})
+			add("k "+string(key), entry{act: hotKeyAction(set, key)})
 		}
 	}
 	for c, until := range f.suspects {

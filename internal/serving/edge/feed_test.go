@@ -92,7 +92,7 @@ func (s *site) expect(want string, changes bool) {
 	}
 }
 
-func TestFeedSendsWhatChanged(t *testing.T) {
+func TestFeed_SendsOnlyChanges(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, feedRules)
 	s.publish(1, "topic?id=1")
@@ -121,7 +121,7 @@ func TestFeedSendsWhatChanged(t *testing.T) {
 	s.expect("c a c0000201\n", false)
 }
 
-func TestWhatAGatewayCannotDecideIsAsked(t *testing.T) {
+func TestFeed_AsksAboutAllForUnsupportedOverrides(t *testing.T) {
 	t.Parallel()
 	for _, o := range []rules.Override{
 		{ID: "o", Key: "topic?id=1*", Action: rules.ActionBlock},
@@ -145,8 +145,8 @@ func TestWhatAGatewayCannotDecideIsAsked(t *testing.T) {
 	s.expect("k a topic?id=1\n", false)
 }
 
-// TestDenialsOfOneClientAreNotRemembered holds that denials which another client might not get are asked for.
-func TestDenialsOfOneClientAreNotRemembered(t *testing.T) {
+// TestFeed_RemembersOnlyDenialsForAllClients holds that denials which another client might not get are asked for.
+func TestFeed_RemembersOnlyDenialsForAllClients(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[string]string{
 		"limit: {rate: 5}": "d", "limit: {rate: 5, fair: true}": "a", "limit: {algorithm: in_flight, limit: 5}": "a",
@@ -165,8 +165,8 @@ func TestDenialsOfOneClientAreNotRemembered(t *testing.T) {
 	}
 }
 
-// TestTenThousandKeys holds the size that docs/protocol.md states.
-func TestTenThousandKeys(t *testing.T) {
+// TestFeed_IsSmallForTenThousandKeys holds the size that docs/protocol.md states.
+func TestFeed_IsSmallForTenThousandKeys(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, feedRules)
 	var keys []string
@@ -186,7 +186,7 @@ func TestTenThousandKeys(t *testing.T) {
 	}
 }
 
-func TestPollWaitsForAChange(t *testing.T) {
+func TestFeed_PollWaitsForAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, feedRules)
@@ -218,7 +218,7 @@ func (s *site) post(lines string) int {
 	return w.Code
 }
 
-func TestCountsEnterAsThoseOfDecisions(t *testing.T) {
+func TestCount_CountsAsTheGateDoes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, feedRules)
 	s.publish(1, "topic?id=hot")
@@ -259,7 +259,7 @@ func (p *passes) Passed(now time.Time, r gate.PassedRequests) {
 }
 
 // The cost of a line does not depend on its number of requests.
-func TestCounts_LineCostsOneCall(t *testing.T) {
+func TestCount_CostsOneCallPerLine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, feedRules)
 	p := &passes{Gate: s.gate}
@@ -272,9 +272,9 @@ func TestCounts_LineCostsOneCall(t *testing.T) {
 	}
 }
 
-// TestHeavyClientsAreAsked holds that what passed is charged, that a client with half of its window is asked about, and
-// that it gets no more than its window and what had passed.
-func TestHeavyClientsAreAsked(t *testing.T) {
+// TestCount_SuspectsHeavyClients holds that what passed is charged, that a client with half of its window is asked
+// about, and that it gets no more than its window and what had passed.
+func TestCount_SuspectsHeavyClients(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, feedRules)
 	s.expect("", false)
@@ -305,8 +305,8 @@ func TestHeavyClientsAreAsked(t *testing.T) {
 	}
 }
 
-// TestProxiesThatNameClientsAreAsked holds that a client behind a trusted proxy is not taken for the proxy.
-func TestProxiesThatNameClientsAreAsked(t *testing.T) {
+// TestCount_SuspectsTrustedProxies holds that a client behind a trusted proxy is not taken for the proxy.
+func TestCount_SuspectsTrustedProxies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, feedRules)
 	s.expect("", false)
@@ -317,7 +317,7 @@ func TestProxiesThatNameClientsAreAsked(t *testing.T) {
 	}
 }
 
-func TestOtherRulesAreCounted(t *testing.T) {
+func TestFeed_CountsPollsWithOtherRules(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, feedRules)
 	w := httptest.NewRecorder()

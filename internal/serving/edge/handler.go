@@ -17,8 +17,8 @@ import (
 // Handler serves GET /v1/edge and POST /v1/edge/counts.
 func (f *Feed) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/edge", f.poll)
-	mux.HandleFunc("POST /v1/edge/counts", f.counts)
+	mux.HandleFunc("GET /v1/edge", f.answerPoll)
+	mux.HandleFunc("POST /v1/edge/counts", f.receiveCounts)
 	return httplimit.WithoutRedirects(mux)
 }
 
@@ -26,17 +26,17 @@ func (f *Feed) Handler() http.Handler {
 // it.
 const maxWait = time.Second
 
-// poll responds with the changes since a version, at once if there are any.
-func (f *Feed) poll(w http.ResponseWriter, r *http.Request) {
+// answerPoll responds with the changes since a version, at once if there are any.
+func (f *Feed) answerPoll(w http.ResponseWriter, r *http.Request) {
 	f.polls.Add(1)
 	since := r.FormValue("since")
 	f.mu.Lock()
-	version, changed, own := f.version(), f.changed, f.rules
+	version, changed, own := f.currentVersion(), f.changed, f.rulesVersion
 	f.mu.Unlock()
 	if theirs := r.FormValue("rules"); theirs != "" && theirs != own {
 		n := f.differing.Add(1)
 		f.cfg.Log.Warn("edge: a gateway asks about every request, because its file was written from other rules; "+
-			"write it again by hotparam gateway, and reload the gateway", "file", safe(theirs), "rules", own,
+			"write it again by hotparam gateway, and reload the gateway", "file", quoteShort(theirs), "rules", own,
 			"count", n)
 	}
 	if since == version {
@@ -49,7 +49,7 @@ func (f *Feed) poll(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	body := f.append(nil, since)
+	body := f.appendChanges(nil, since)
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
@@ -57,13 +57,13 @@ func (f *Feed) poll(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // the gateway polls again
 }
 
-func safe(text string) string { return strconv.QuoteToASCII(text[:min(len(text), 40)]) }
+func quoteShort(text string) string { return strconv.QuoteToASCII(text[:min(len(text), 40)]) }
 
-// version returns the version of the feed's state. It needs mu.
-func (f *Feed) version() string { return f.epoch + "-" + strconv.FormatUint(f.seq, 10) }
+// currentVersion returns the version of the feed's state. It needs mu.
+func (f *Feed) currentVersion() string { return f.epoch + "-" + strconv.FormatUint(f.seq, 10) }
 
-// append appends the changes since a version, or everything if the version is unknown.
-func (f *Feed) append(b []byte, since string) []byte {
+// appendChanges appends the changes since a version, or everything if the version is unknown.
+func (f *Feed) appendChanges(b []byte, since string) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now, set := f.cfg.Now(), f.cfg.Gate.Rules()
@@ -71,12 +71,13 @@ func (f *Feed) append(b []byte, since string) []byte {
 	if a, ok := f.cfg.Hot.Age(now); ok {
 		age = strconv.FormatInt(max(a.Milliseconds(), 0), 10)
 	}
-	changes, delta := f.since(since)
+	changes, delta := f.changesSince(since)
 	form := "all"
 	if delta {
 		form = "changes"
 	}
-	b = fmt.Appendf(b, "edge 1 %s %s\nrules %s\nage %s\nprefix %d\n", f.version(), form, f.rules, age, prefixBytes(set))
+	b = fmt.Appendf(b, "edge 1 %s %s\nrules %s\nage %s\nprefix %d\n", f.currentVersion(), form, f.rulesVersion, age,
+		prefixBytes(set))
 	if f.askAll != "" {
 		b = fmt.Appendf(b, "ask %s\n", f.askAll)
 	}
@@ -85,7 +86,7 @@ func (f *Feed) append(b []byte, since string) []byte {
 	}
 	if !delta {
 		for name, e := range f.entries {
-			b = e.append(b, now, name)
+			b = e.appendLine(b, now, name)
 		}
 		return append(b, "end\n"...)
 	}
@@ -97,7 +98,7 @@ func (f *Feed) append(b []byte, since string) []byte {
 		}
 		written[name] = true
 		if e, ok := f.entries[name]; ok {
-			b = e.append(b, now, name)
+			b = e.appendLine(b, now, name)
 		} else {
 			b = append(append(append(b, name[:2]...), "- "...), name[2:]...)
 			b = append(b, '\n')
@@ -106,8 +107,8 @@ func (f *Feed) append(b []byte, since string) []byte {
 	return append(b, "end\n"...)
 }
 
-// since returns the changes since a version, and false if they are unknown. It needs mu.
-func (f *Feed) since(version string) ([]change, bool) {
+// changesSince returns the changes since a version, and false if they are unknown. It needs mu.
+func (f *Feed) changesSince(version string) ([]change, bool) {
 	epoch, number, _ := strings.Cut(version, "-")
 	seq, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || epoch != f.epoch || seq > f.seq || seq < f.forgot {
@@ -120,8 +121,8 @@ func (f *Feed) since(version string) ([]change, bool) {
 	return f.log[at:], true
 }
 
-// append appends the line of a key or client.
-func (e entry) append(b []byte, now time.Time, name string) []byte {
+// appendLine appends the line of a key or client.
+func (e entry) appendLine(b []byte, now time.Time, name string) []byte {
 	b = append(b, name[:2]...)
 	switch {
 	case e.block == "":
@@ -135,8 +136,8 @@ func (e entry) append(b []byte, now time.Time, name string) []byte {
 	return append(append(b, name[2:]...), '\n')
 }
 
-// cannotSay returns the part of the rules that a gateway cannot apply, or "" if it can apply all.
-func cannotSay(set *rules.Set) string {
+// unsupportedPart returns the part of the rules that a gateway cannot apply, or "" if it can apply all.
+func unsupportedPart(set *rules.Set) string {
 	bits := set.IP.IPv6Prefix
 	shadow := func(w *rules.IPWindow) bool { return w != nil && w.Mode == hottype.ModeShadow }
 	switch {

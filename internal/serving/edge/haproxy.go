@@ -24,11 +24,11 @@ func HAProxy(set *rules.Set) string {
 func haproxyKeys(set *rules.Set) string {
 	var b strings.Builder
 	for _, p := range set.IP.Exempt {
-		b.WriteString("# exempt " + exempt(p).String() + "\n")
+		b.WriteString("# exempt " + exemptNetwork(p).String() + "\n")
 	}
 	const any = `[^ ]*+ `
 	for _, l := range set.Plain().Lines {
-		key, ok := numbered(l.Key)
+		key, ok := numberGroups(l.Key)
 		if !ok {
 			continue // the line for the rest of its rule asks
 		}
@@ -47,8 +47,8 @@ var (
 	reference  = regexp.MustCompile(`\$\{hp_(\d+)\}`)
 )
 
-// numbered returns a key with the numbers of groups, and false if HAProxy does not support as many groups.
-func numbered(key string) (string, bool) {
+// numberGroups returns a key with the numbers of groups, and false if HAProxy does not support as many groups.
+func numberGroups(key string) (string, bool) {
 	const most = "8" // of names, which begin at 0
 	for _, r := range reference.FindAllStringSubmatch(key, -1) {
 		if len(r[1]) > 1 || r[1] > most {

@@ -214,9 +214,9 @@ func targets(t *testing.T, random int) []string {
 	return list
 }
 
-// TestKeysOfGatewaysAreThoseOfTheLimiter lets nginx and HAProxy make the keys of plain targets. Each key is the same as
-// the limiter's, or they would ask.
-func TestKeysOfGatewaysAreThoseOfTheLimiter(t *testing.T) {
+// TestNginxAndHAProxy_MakeTheKeysOfTheLimiter lets nginx and HAProxy make the keys of plain targets. Each key is the
+// same as the limiter's, or they would ask.
+func TestNginxAndHAProxy_MakeTheKeysOfTheLimiter(t *testing.T) {
 	t.Parallel()
 	random := 400
 	if os.Getenv("HOTPARAM_NIGHTLY") != "" { // each goes through two gateways for every set

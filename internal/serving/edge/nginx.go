@@ -45,14 +45,14 @@ func nginxKeys(set *rules.Set) string {
 	}
 	b.WriteString("}\ngeo $hotparam_exempt {\n    default \"\";\n")
 	for _, p := range set.IP.Exempt {
-		b.WriteString("    " + exempt(p).String() + " 1;\n")
+		b.WriteString("    " + exemptNetwork(p).String() + " 1;\n")
 	}
 	b.WriteString("}\n")
 	return b.String()
 }
 
-// exempt returns a network in the form of clients: an IPv6 client is a /64.
-func exempt(p netip.Prefix) netip.Prefix {
+// exemptNetwork returns a network in the form of clients: an IPv6 client is a /64.
+func exemptNetwork(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is6() && p.Bits() > 64 {
 		p = netip.PrefixFrom(p.Addr(), 64).Masked()
 	}

@@ -64,7 +64,7 @@ type Stats struct {
 
 // New returns a handler. Its error names the wrong setting.
 func New(cfg Config) (*Handler, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.completeSettings(); err != nil {
 		return nil, err
 	}
 	h := &Handler{cfg: cfg}
@@ -74,8 +74,8 @@ func New(cfg Config) (*Handler, error) {
 	return h, nil
 }
 
-// complete sets defaults and rejects settings whose responses a gateway would misread.
-func (c *Config) complete() error {
+// completeSettings sets defaults and rejects settings whose responses a gateway would misread.
+func (c *Config) completeSettings() error {
 	if !slices.Contains(Dialects, c.Dialect) {
 		return fmt.Errorf("forwardauth: dialect %q: set --check.dialect to one of %s", c.Dialect,
 			strings.Trim(strings.ReplaceAll(fmt.Sprint(Dialects), " ", ", "), "[]"))
@@ -115,12 +115,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.cfg.HideAuthorization {
 		r.Header.Del("Authorization")
 	}
-	req, err := h.describe(r)
+	req, err := h.requestOf(r)
 	if err != nil {
-		h.reject(w, err)
+		h.rejectCheck(w, err)
 		return
 	}
-	v := h.decide(r, &req)
+	v := h.decideCheck(r, &req)
 	httplimit.Quote(&v)
 	h.checks.Add(1)
 	if !v.Allowed {
@@ -137,8 +137,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decide asks the gate, or repeats the verdict of the first check if the check is a repetition.
-func (h *Handler) decide(r *http.Request, req *hottype.Request) hottype.Verdict {
+// decideCheck returns the verdict of the gate, or the verdict of the first check if the check repeats it.
+func (h *Handler) decideCheck(r *http.Request, req *hottype.Request) hottype.Verdict {
 	id := r.Header[h.cfg.RequestID]
 	if h.repeats == nil || len(id) != 1 || id[0] == "" {
 		return h.cfg.Gate.DecideForGateway(r.Context(), h.cfg.Now(), req)
@@ -152,9 +152,9 @@ func (h *Handler) decide(r *http.Request, req *hottype.Request) hottype.Verdict 
 	return v
 }
 
-// reject answers a check that describes no request, and logs the reason, because the cause is a wrongly configured
+// rejectCheck answers a check that describes no request, and logs the reason, because the cause is a wrongly configured
 // gateway.
-func (h *Handler) reject(w http.ResponseWriter, err error) {
+func (h *Handler) rejectCheck(w http.ResponseWriter, err error) {
 	n := h.malformed.Add(1)
 	h.cfg.Log.Warn("forwardauth: a check describes no request and is denied", "dialect", h.cfg.Dialect, "err", err,
 		"count", n)
@@ -189,10 +189,10 @@ const (
 func setVerdict(h http.Header, v *hottype.Verdict) {
 	h[fieldReason] = []string{v.Reason.String()}
 	if v.Rule != "" {
-		h[fieldRule] = []string{visible(v.Rule)}
+		h[fieldRule] = []string{escapeField(v.Rule)}
 	}
 	if v.Key != "" {
-		h[fieldKey] = []string{visible(string(v.Key))}
+		h[fieldKey] = []string{escapeField(string(v.Key))}
 	}
 	if v.Hot {
 		h[fieldHot] = []string{"true"}
@@ -202,9 +202,9 @@ func setVerdict(h http.Header, v *hottype.Verdict) {
 	}
 }
 
-// visible returns a text with all bytes but visible ASCII percent-encoded. Quotes and backslashes are encoded too,
+// escapeField returns a text with all bytes but visible ASCII percent-encoded. Quotes and backslashes are encoded too,
 // because gateways write the fields into strings of JSON.
-func visible(s string) string {
+func escapeField(s string) string {
 	return string(httplimit.AppendEscaped(make([]byte, 0, len(s)), s, func(c byte) bool {
 		return c > ' ' && c < 0x7f && c != '"' && c != '\\'
 	}))

@@ -83,7 +83,7 @@ func described(d Dialect, target string, more ...string) *http.Request {
 	return r
 }
 
-func TestAnswers(t *testing.T) {
+func TestHandler_AnswersInEachDialect(t *testing.T) {
 	t.Parallel()
 	for _, d := range Dialects {
 		h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies()})
@@ -123,7 +123,7 @@ func wantHeader(t *testing.T, w *httptest.ResponseRecorder, lines ...string) {
 
 // A check that its gateway did not describe is an error, never an allowed request, because a missing or repeated field
 // may be the client's.
-func TestBadChecks(t *testing.T) {
+func TestHandler_RejectsWrongChecks(t *testing.T) {
 	t.Parallel()
 	good := map[Dialect][]string{
 		Nginx: {
@@ -177,7 +177,7 @@ func TestBadChecks(t *testing.T) {
 }
 
 // Hosts that net/http would reject in a check's own Host, and the empty host of HTTP/1.0, are judged unchanged.
-func TestAnyHostIsJudged(t *testing.T) {
+func TestHandler_KeepsAnyHost(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{
 		"", `a"b`, "ä.de", "u@h", "u:p@h:80", "a?b", "a#b", "a://b", "[::1]:80", "\xff", strings.Repeat("a", 8000),
@@ -187,7 +187,7 @@ func TestAnyHostIsJudged(t *testing.T) {
 			Forwarded: "X-Forwarded-Host: " + host,
 		} {
 			if d == IngressNginx && strings.ContainsAny(host, "/?") {
-				continue // nginx accepts no slash, and TestBadChecks has the other
+				continue // nginx accepts no slash, and TestHandler_RejectsWrongChecks has the other
 			}
 			h, g := newHandler(t, Config{Dialect: d})
 			server := httptest.NewServer(h)
@@ -217,7 +217,7 @@ func wantBad(t *testing.T, d Dialect, status int, r *http.Request) {
 	}
 }
 
-func TestSettings(t *testing.T) {
+func TestNew_RejectsWrongSettings(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]Config{
 		"ingress-nginx, forwarded": {Dialect: "envoy"},
@@ -233,7 +233,7 @@ func TestSettings(t *testing.T) {
 }
 
 // The token that the gateway shows is not the client's: no key and no log of a rule holds it.
-func TestHideAuthorization(t *testing.T) {
+func TestHandler_HidesAuthorization(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(t, Config{Dialect: Nginx, HideAuthorization: true})
 	r := described(Nginx, "/topic", "Authorization: Bearer secret")
@@ -243,7 +243,7 @@ func TestHideAuthorization(t *testing.T) {
 	}
 }
 
-func TestDeniedChecksAreLoggedAsOne(t *testing.T) {
+func TestHandler_LogsWrongChecksOnce(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	h, _ := newHandler(t, Config{Dialect: Nginx, Log: logbound.Logger(textLog(&log))})

@@ -48,7 +48,7 @@ func newDedup() *dedup {
 // decideOnce decides a check. If it repeats another check, it waits for the verdict of that check instead.
 func (p *dedup) decideOnce(now time.Time, id string, req *hottype.Request,
 	decide func() hottype.Verdict) (v hottype.Verdict, repeated bool) {
-	d, repeated := p.find(now, p.hash(id, req))
+	d, repeated := p.findOrAdd(now, p.hash(id, req))
 	if !repeated {
 		defer close(d.done)
 		d.verdict = decide()
@@ -60,8 +60,8 @@ func (p *dedup) decideOnce(now time.Time, id string, req *hottype.Request,
 	return v, true
 }
 
-// find returns the check that this one repeats, or adds it as the first.
-func (p *dedup) find(now time.Time, key uint64) (d *dedupEntry, repeated bool) {
+// findOrAdd returns the check that this one repeats, or adds it as the first.
+func (p *dedup) findOrAdd(now time.Time, key uint64) (d *dedupEntry, repeated bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.Sub(p.begin) >= dedupTTL || len(p.recent) >= maxRemembered {

@@ -14,8 +14,9 @@ import (
 
 func textLog(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// A tape of checks with a request id: when, id, target, client, and whether the gate is asked.
-func TestRepeats(t *testing.T) {
+// A check that repeats another one within a second is charged only if its id, target or client differs, or if too many
+// checks repeat it.
+func TestHandler_ChargesRepeatsOnce(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1000, 0)
 	now := start
@@ -62,7 +63,7 @@ func TestRepeats(t *testing.T) {
 }
 
 // If a check has two request ids, neither is believed.
-func TestTwoRequestIDs(t *testing.T) {
+func TestHandler_IgnoresTwoRequestIDs(t *testing.T) {
 	t.Parallel()
 	h, g := newHandler(t, Config{Dialect: Nginx, RequestID: "X-Request-ID"})
 	for range 2 {
@@ -73,7 +74,7 @@ func TestTwoRequestIDs(t *testing.T) {
 	}
 }
 
-func TestRepeatWaitsForTheFirst(t *testing.T) {
+func TestDedup_WaitsForTheFirstCheck(t *testing.T) {
 	t.Parallel()
 	p := newDedup()
 	now, req := time.Unix(1000, 0), &hottype.Request{Target: "/"}
@@ -101,7 +102,7 @@ func TestRepeatWaitsForTheFirst(t *testing.T) {
 }
 
 // A flood of ids takes no more memory than two generations hold.
-func TestRepeatsAreBounded(t *testing.T) {
+func TestDedup_BoundsItsMemory(t *testing.T) {
 	t.Parallel()
 	p := newDedup()
 	now, req := time.Unix(1000, 0), &hottype.Request{Target: "/"}

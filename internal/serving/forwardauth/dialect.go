@@ -37,8 +37,8 @@ const endpoint = "/check"
 // errNotFound is the error for a check that was sent to another path than the endpoint.
 var errNotFound = errors.New("checks go to " + endpoint)
 
-// describe reads the request that a check is about.
-func (h *Handler) describe(r *http.Request) (hottype.Request, error) {
+// requestOf returns the request that a check describes.
+func (h *Handler) requestOf(r *http.Request) (hottype.Request, error) {
 	req := hottype.Request{Header: r.Header}
 	if h.cfg.Dialect == Path {
 		target, ok := strings.CutPrefix(r.RequestURI, h.cfg.PathPrefix)
@@ -58,20 +58,20 @@ func (h *Handler) describe(r *http.Request) (hottype.Request, error) {
 	var peer netip.Addr
 	switch h.cfg.Dialect {
 	case Nginx:
-		req.Target, req.Method = f.text("X-Original-Uri"), f.text("X-Original-Method")
+		req.Target, req.Method = f.readText("X-Original-Uri"), f.readText("X-Original-Method")
 		if strings.HasPrefix(req.Target, "?") { // nginx' $request_uri of http://host?x=1
 			req.Target = "/" + req.Target
 		}
-		req.Host = f.one("X-Original-Host")
-		peer = f.address("X-Real-Ip", f.text("X-Real-Ip"))
+		req.Host = f.readOne("X-Original-Host")
+		peer = f.parseAddress("X-Real-Ip", f.readText("X-Real-Ip"))
 	case IngressNginx:
-		req.Host, req.Target = f.url("X-Original-Url")
-		req.Method = f.text("X-Original-Method")
-		peer = f.address("X-Real-Ip", f.text("X-Real-Ip"))
+		req.Host, req.Target = f.readURL("X-Original-Url")
+		req.Method = f.readText("X-Original-Method")
+		peer = f.parseAddress("X-Real-Ip", f.readText("X-Real-Ip"))
 	default:
-		req.Target, req.Method = f.text("X-Forwarded-Uri"), f.text("X-Forwarded-Method")
-		req.Host = f.one("X-Forwarded-Host")
-		peer = f.address("X-Forwarded-For", f.last("X-Forwarded-For"))
+		req.Target, req.Method = f.readText("X-Forwarded-Uri"), f.readText("X-Forwarded-Method")
+		req.Host = f.readOne("X-Forwarded-Host")
+		peer = f.parseAddress("X-Forwarded-For", f.lastElement("X-Forwarded-For"))
 	}
 	if f.err != nil {
 		return req, f.err
@@ -87,9 +87,9 @@ type fields struct {
 	err    error
 }
 
-// one returns the value of a field that must occur once. A second one would be the client's, which the gateway has to
-// replace.
-func (f *fields) one(name string) string {
+// readOne returns the value of a field that must occur once. A second one would be the client's, which the gateway has
+// to replace.
+func (f *fields) readOne(name string) string {
 	values := f.header[name]
 	if len(values) == 1 {
 		return values[0]
@@ -98,20 +98,20 @@ func (f *fields) one(name string) string {
 	return ""
 }
 
-// text returns the value of a field that must occur once and not be empty.
-func (f *fields) text(name string) string {
-	s := f.one(name)
+// readText returns the value of a field that must occur once and not be empty.
+func (f *fields) readText(name string) string {
+	s := f.readOne(name)
 	if s == "" {
 		f.fail(fmt.Errorf("%s is empty; the gateway must set it", name))
 	}
 	return s
 }
 
-// url returns host and target of a URL that the gateway joined of scheme, Host and target, all as received. nginx
+// readURL returns host and target of a URL that the gateway joined of scheme, Host and target, all as received. nginx
 // accepts no Host with a slash, so the first slash after the scheme begins the target. A question mark before it may
 // belong to the Host a?b or to the target of http://host?x=1, so the request is then unknown.
-func (f *fields) url(name string) (host, target string) {
-	text := f.text(name)
+func (f *fields) readURL(name string) (host, target string) {
+	text := f.readText(name)
 	_, rest, ok := strings.Cut(text, "://")
 	at := strings.IndexByte(rest, '/')
 	if !ok || at < 0 || strings.Contains(rest[:at], "?") {
@@ -121,19 +121,19 @@ func (f *fields) url(name string) (host, target string) {
 	return rest[:at], rest[at:]
 }
 
-// last returns the last element of a list that may have several lines.
-func (f *fields) last(name string) string {
+// lastElement returns the last element of a list that may have several lines.
+func (f *fields) lastElement(name string) string {
 	values := f.header[name]
 	if len(values) == 0 {
-		return f.one(name)
+		return f.readOne(name)
 	}
 	list := values[len(values)-1]
 	return list[strings.LastIndexByte(list, ',')+1:]
 }
 
-// address returns the address of the gateway's peer. For a peer without an address nginx writes "unix:", for which it
-// returns an invalid one.
-func (f *fields) address(name, text string) netip.Addr {
+// parseAddress returns the address of the gateway's peer. For a peer without an address nginx writes "unix:", for which
+// it returns an invalid one.
+func (f *fields) parseAddress(name, text string) netip.Addr {
 	a, ok := httplimit.ParseAddress(text)
 	if !ok && text != "unix:" {
 		f.fail(fmt.Errorf("%s names no address; the gateway must set it", name))

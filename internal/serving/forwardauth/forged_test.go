@@ -59,7 +59,7 @@ func gatewayWrites(d Dialect, header http.Header) {
 
 // Fields of a client never change the request that is judged: each forgery alone, and all of them, in every dialect and
 // with every way to name the client.
-func TestForgeriesChangeNothing(t *testing.T) {
+func TestHandler_IgnoresForgedFields(t *testing.T) {
 	t.Parallel()
 	for _, d := range Dialects {
 		for _, from := range []string{"peer", "x-forwarded-for", "forwarded", "x-real-ip"} {
@@ -126,7 +126,7 @@ func keysOf(set *rules.Set, r *hottype.Request) string {
 }
 
 // Every spelling has in every dialect the keys that it has for the middleware.
-func TestSpellingsHaveTheKeysOfTheMiddleware(t *testing.T) {
+func TestHandler_HasTheKeysOfTheMiddleware(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("t.yaml",
 		[]byte("parse_as: strict\nrules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}]"))
@@ -137,7 +137,7 @@ func TestSpellingsHaveTheKeysOfTheMiddleware(t *testing.T) {
 		want := keysOf(set, &hottype.Request{Method: "PUT", Host: "news.example", Target: target})
 		for _, d := range Dialects {
 			h, _ := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies()})
-			req, err := h.describe(described(d, target))
+			req, err := h.requestOf(described(d, target))
 			if target == "" || d == Path && target[0] != '/' && target != "*" || d == IngressNginx && target[0] != '/' {
 				continue // the absolute form: Envoy and nginx make a path of it
 			}
@@ -153,7 +153,7 @@ func TestSpellingsHaveTheKeysOfTheMiddleware(t *testing.T) {
 }
 
 // On the wire net/http may reject a spelling. Each accepted spelling arrives byte for byte.
-func TestSpellingsOnTheWire(t *testing.T) {
+func TestHandler_ReceivesSpellingsUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, d := range Dialects {
 		h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies()})
@@ -209,7 +209,7 @@ func send(t *testing.T, addr string, r *http.Request) int {
 }
 
 // 65,000 addresses of one IPv6 prefix are one client in every dialect.
-func TestOneIPv6PrefixIsOneClient(t *testing.T) {
+func TestHandler_TakesAnIPv6PrefixForOneClient(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("t.yaml",
 		[]byte("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}]\n"+

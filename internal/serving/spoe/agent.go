@@ -45,8 +45,8 @@ type Agent struct {
 	gate Gate
 	log  *slog.Logger
 
-	connections                       sync.WaitGroup
-	checks, denied, malformed, broken atomic.Uint64
+	connections                               sync.WaitGroup
+	checks, denied, malformed, protocolErrors atomic.Uint64
 }
 
 // Stats are the counters of an agent since it was built.
@@ -68,7 +68,7 @@ func New(cfg Config) *Agent {
 func (a *Agent) Stats() Stats {
 	return Stats{
 		Checks: a.checks.Load(), Denied: a.denied.Load(), Malformed: a.malformed.Load(),
-		ProtocolErrors: a.broken.Load(),
+		ProtocolErrors: a.protocolErrors.Load(),
 	}
 }
 
@@ -87,7 +87,7 @@ func (a *Agent) Serve(ctx context.Context, ln net.Listener) error {
 			return nil
 		}
 		if err != nil {
-			if !temporary(err) {
+			if !isTemporary(err) {
 				return err
 			}
 			wait.For(ctx, 10*time.Millisecond) // too many open files: other connections may be closed meanwhile
@@ -100,7 +100,7 @@ func (a *Agent) Serve(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-func temporary(err error) bool {
+func isTemporary(err error) bool {
 	t, ok := err.(interface{ Temporary() bool })
 	return ok && t.Temporary()
 }
@@ -128,12 +128,12 @@ func (c *connection) serve(ctx context.Context) {
 		err = errFrame
 	}
 	if err != nil {
-		c.disconnect(ctx, err)
+		c.sendDisconnect(ctx, err)
 		return
 	}
-	more, err := c.hello(f.payload)
+	more, err := c.answerHello(f.payload)
 	if err != nil {
-		c.disconnect(ctx, err)
+		c.sendDisconnect(ctx, err)
 	}
 	if !more {
 		return
@@ -153,16 +153,16 @@ func (c *connection) serve(ctx context.Context) {
 			err = errFrame
 			break
 		}
-		if err = c.notify(ctx, f); err != nil {
+		if err = c.answerNotify(ctx, f); err != nil {
 			break
 		}
 	}
 	c.underWay.Wait()
-	c.disconnect(ctx, err)
+	c.sendDisconnect(ctx, err)
 }
 
-// disconnect sends the peer the reason why the connection ends.
-func (c *connection) disconnect(ctx context.Context, err error) {
+// sendDisconnect sends the peer the reason why the connection ends.
+func (c *connection) sendDisconnect(ctx context.Context, err error) {
 	code, why := uint32(0), "normal"
 	switch { // the codes are in the specification's list
 	case errors.Is(err, errFrame):
@@ -172,18 +172,18 @@ func (c *connection) disconnect(ctx context.Context, err error) {
 	}
 	if code != 0 {
 		c.agent.log.WarnContext(ctx, "spoe: a peer does not speak the protocol and is disconnected", "why", why,
-			"peer", c.conn.RemoteAddr().String(), "count", c.agent.broken.Add(1))
+			"peer", c.conn.RemoteAddr().String(), "count", c.agent.protocolErrors.Add(1))
 	}
 	b := appendUint32(appendText(nil, "status-code"), code)
 	b = appendString(appendText(b, "message"), why)
-	c.write(frameAgentDisconnect, 0, 0, b)
+	c.writeFrame(frameAgentDisconnect, 0, 0, b)
 }
 
-// hello answers the greeting, and reports whether more will follow. A health check only greets.
-func (c *connection) hello(payload []byte) (more bool, err error) {
+// answerHello answers the greeting, and reports whether more will follow. A health check only greets.
+func (c *connection) answerHello(payload []byte) (more bool, err error) {
 	size, healthcheck := uint64(maxFrame), false
 	for d := (decoder{payload, nil}); len(d.b) > 0; {
-		switch name, v := d.text(), d.value(); name {
+		switch name, v := d.readText(), d.readValue(); name {
 		case "max-frame-size":
 			size = min(size, v.number)
 		case "healthcheck":
@@ -197,11 +197,11 @@ func (c *connection) hello(payload []byte) (more bool, err error) {
 	b := appendString(appendText(nil, "version"), "2.0")
 	b = appendUint32(appendText(b, "max-frame-size"), uint32(size))
 	b = appendString(appendText(b, "capabilities"), "pipelining")
-	return c.write(frameAgentHello, 0, 0, b) && !healthcheck, nil
+	return c.writeFrame(frameAgentHello, 0, 0, b) && !healthcheck, nil
 }
 
-// notify decides the checks of one frame, in a goroutine of its own because a verdict may take as long as Redis.
-func (c *connection) notify(ctx context.Context, f frame) error {
+// answerNotify decides the checks of one frame, in a goroutine of its own because a verdict may take as long as Redis.
+func (c *connection) answerNotify(ctx context.Context, f frame) error {
 	checks, err := decodeMessages(f.payload)
 	if err != nil {
 		return err
@@ -218,18 +218,18 @@ func (c *connection) notify(ctx context.Context, f frame) error {
 		}()
 		var n answer
 		for i := range checks {
-			c.agent.decide(ctx, &n, &checks[i])
+			c.agent.decideCheck(ctx, &n, &checks[i])
 		}
 		var b []byte
 		if len(checks) > 0 {
-			b = n.append(nil, c.mostFrame-frameHead)
+			b = n.appendActions(nil, c.mostFrame-frameHead)
 		}
-		c.write(frameAck, f.stream, f.id, b)
+		c.writeFrame(frameAck, f.stream, f.id, b)
 	})
 	return nil
 }
 
-func (c *connection) write(kind byte, stream, id uint64, payload []byte) bool {
+func (c *connection) writeFrame(kind byte, stream, id uint64, payload []byte) bool {
 	b := appendFrame(make([]byte, 0, len(payload)+32), kind, stream, id, payload)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -97,8 +97,8 @@ func (p *peer) greet(more ...byte) map[string]value {
 func pairs(payload []byte) map[string]value {
 	out := map[string]value{}
 	for d := (decoder{payload, nil}); len(d.b) > 0; {
-		name := d.text()
-		out[name] = d.value()
+		name := d.readText()
+		out[name] = d.readValue()
 	}
 	return out
 }
@@ -108,10 +108,10 @@ func variables(t *testing.T, payload []byte) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for d := (decoder{payload, nil}); len(d.b) > 0; {
-		if action, n, scope := d.byte(), d.byte(), d.byte(); action != 1 || n != 3 || scope != 2 {
+		if action, n, scope := d.readByte(), d.readByte(), d.readByte(); action != 1 || n != 3 || scope != 2 {
 			t.Fatalf("action %d with %d arguments, scope %d", action, n, scope)
 		}
-		name, v := d.text(), d.value()
+		name, v := d.readText(), d.readValue()
 		if out[name] = v.text; v.kind == typeBool {
 			out[name] = fmt.Sprint(v.number)
 		}
@@ -119,7 +119,7 @@ func variables(t *testing.T, payload []byte) map[string]string {
 	return out
 }
 
-func TestAgent(t *testing.T) {
+func TestAgent_AnswersEachCheck(t *testing.T) {
 	t.Parallel()
 	a := New(Config{Gate: gateFunc(func(r *hottype.Request) hottype.Verdict {
 		if r.Method != "PUT" || r.Host != "news.example" || r.Client.String() != "192.0.2.7" ||
@@ -171,7 +171,7 @@ func TestAgent(t *testing.T) {
 }
 
 // A message that describes no request is denied; the target of an absolute URI without a path is one.
-func TestMessages(t *testing.T) {
+func TestAgent_DeniesMessagesWithoutARequest(t *testing.T) {
 	t.Parallel()
 	var asked string
 	a := New(Config{Gate: gateFunc(func(r *hottype.Request) hottype.Verdict {
@@ -210,7 +210,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-func TestHealthCheckOnlyGreets(t *testing.T) {
+func TestAgent_EndsHealthChecksAfterTheGreeting(t *testing.T) {
 	t.Parallel()
 	p := dial(t, New(Config{Gate: gateFunc(func(*hottype.Request) hottype.Verdict { return hottype.Verdict{} })}))
 	p.greet(appendBool(appendText(nil, "healthcheck"), true)...)
@@ -220,7 +220,7 @@ func TestHealthCheckOnlyGreets(t *testing.T) {
 }
 
 // A peer that does not speak the protocol is disconnected, with the reason.
-func TestBrokenPeers(t *testing.T) {
+func TestAgent_DisconnectsBrokenPeers(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(p *peer){
 		"no greeting":  func(p *peer) { p.send(frameNotify, 1, 1, notification("GET", "/", "-")) },
@@ -245,7 +245,7 @@ func TestBrokenPeers(t *testing.T) {
 }
 
 // A slow verdict delays no other, and calls under way are answered when the agent stops.
-func TestCallsOverlap(t *testing.T) {
+func TestAgent_AnswersOverlappingCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -280,7 +280,7 @@ func TestCallsOverlap(t *testing.T) {
 }
 
 // A connection ends 10 s after the greeting if no call came, and 5 minutes after its last call.
-func TestConnectionsThatAskNothingEnd(t *testing.T) {
+func TestConnection_EndsWhenIdle(t *testing.T) {
 	t.Parallel()
 	for calls, want := range map[int]time.Duration{0: 10 * time.Second, 1: 5 * time.Minute, 3: 5 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestConnectionsThatAskNothingEnd(t *testing.T) {
 
 // The calls that one connection has under way hold 1 MiB of frames; then it is not read. A frame has few messages: each
 // is remembered with hundred times the bytes that it may have.
-func TestCallsUnderWayAreBounded(t *testing.T) {
+func TestAgent_BoundsTheCallsUnderWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -348,7 +348,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-func TestDecodeHeaders(t *testing.T) {
+func TestDecodeHeaders_ReadsUpToTheEmptyName(t *testing.T) {
 	t.Parallel()
 	text := string(appendText(appendText(appendText(appendText(nil, "A"), "1"), "b"), "2"))
 	for in, want := range map[string]httplimit.Headers{

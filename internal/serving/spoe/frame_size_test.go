@@ -35,7 +35,7 @@ func greetedPeer(t *testing.T, size uint32, v *hottype.Verdict) *peer {
 
 // A frame is never longer than the peer allows, for any verdict, number of messages and size. It always has the
 // variables by which the peer decides.
-func TestAgent_WritesNoFrameThatIsLongerThanThePeerNamed(t *testing.T) {
+func TestAgent_WritesNoFrameLongerThanThePeerAllows(t *testing.T) {
 	t.Parallel()
 	text := rapid.OneOf(rapid.String(), rapid.Just(strings.Repeat("%21", 20_000)),
 		rapid.Just(strings.Repeat("\x00", 300)))
@@ -68,7 +68,7 @@ func TestAgent_WritesNoFrameThatIsLongerThanThePeerNamed(t *testing.T) {
 }
 
 // A short frame lacks only the last variables, and a long frame has all.
-func TestAgent_LeavesOutWhatIsForPeople(t *testing.T) {
+func TestAgent_LeavesOutTheLastVariables(t *testing.T) {
 	t.Parallel()
 	v := hottype.Verdict{Reason: hottype.ReasonHot, Rule: "topic", Key: hottype.Key("topic?id=" + strings.Repeat("a", 150)),
 		Limit: 9, Window: time.Second, RetryAfter: time.Second}
@@ -84,7 +84,7 @@ func TestAgent_LeavesOutWhatIsForPeople(t *testing.T) {
 }
 
 // A peer whose frames hold no verdict is disconnected with the reason of the specification.
-func TestAgent_DisconnectsAPeerOfTooShortFrames(t *testing.T) {
+func TestAgent_DisconnectsPeersOfTooShortFrames(t *testing.T) {
 	t.Parallel()
 	for _, size := range []uint32{0, 1, minFrame - 1} {
 		p := greetedPeer(t, size, &hottype.Verdict{})

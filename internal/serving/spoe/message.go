@@ -15,7 +15,7 @@ import (
 type check struct {
 	request hottype.Request
 	headers httplimit.Headers
-	known   bool // the message has the name "check"
+	isCheck bool // the message has the name "check"
 }
 
 // decodeMessages reads the messages of a notification.
@@ -25,9 +25,9 @@ func decodeMessages(payload []byte) ([]check, error) {
 		if len(list) == maxMessages {
 			return nil, errFrame
 		}
-		c := check{known: d.text() == "check", request: hottype.Request{Method: http.MethodGet}}
-		for range int(d.byte()) {
-			c.argument(d.text(), d.value())
+		c := check{isCheck: d.readText() == "check", request: hottype.Request{Method: http.MethodGet}}
+		for range int(d.readByte()) {
+			c.setArgument(d.readText(), d.readValue())
 		}
 		if d.err != nil {
 			return nil, d.err
@@ -40,7 +40,7 @@ func decodeMessages(payload []byte) ([]check, error) {
 	return list, nil
 }
 
-func (c *check) argument(name string, v value) {
+func (c *check) setArgument(name string, v value) {
 	switch name {
 	case "method":
 		c.request.Method = v.text
@@ -64,7 +64,7 @@ func (c *check) argument(name string, v value) {
 func decodeHeaders(text string) httplimit.Headers {
 	var list httplimit.Headers
 	for d := (decoder{[]byte(text), nil}); len(d.b) > 0; {
-		name, v := d.text(), d.text()
+		name, v := d.readText(), d.readText()
 		if d.err != nil || name == "" && v == "" {
 			break
 		}
@@ -83,8 +83,8 @@ type answer struct {
 // retries; the others are for people.
 var textVariables = [...]string{"reason", "retry_after", "retry_ms", "ratelimit", "ratelimit_policy", "rule", "key"}
 
-// set sets the variables of a verdict.
-func (n *answer) set(allowed bool, texts ...string) {
+// setVariables sets the variables of a verdict.
+func (n *answer) setVariables(allowed bool, texts ...string) {
 	n.allowed = allowed
 	for i, text := range texts {
 		if text != "" {
@@ -93,9 +93,9 @@ func (n *answer) set(allowed bool, texts ...string) {
 	}
 }
 
-// append appends the actions that set the variables. It leaves out a variable that would make b longer than most bytes,
-// because HAProxy treats a frame that is longer than it announced as no answer.
-func (n *answer) append(b []byte, most int) []byte {
+// appendActions appends the actions that set the variables. It leaves out a variable that would make b longer than most
+// bytes, because HAProxy treats a frame that is longer than it announced as no answer.
+func (n *answer) appendActions(b []byte, most int) []byte {
 	b = appendBool(appendVariable(b, "allowed"), n.allowed)
 	for i, text := range n.texts {
 		if text == "" {
@@ -110,12 +110,12 @@ func (n *answer) append(b []byte, most int) []byte {
 	return b
 }
 
-// decide sets the variables of a verdict. A message with another name, or one that describes no request, is denied, as
-// on the other listeners.
-func (a *Agent) decide(ctx context.Context, n *answer, c *check) {
-	if !c.known || c.request.Target == "" {
+// decideCheck decides a check and sets the variables of its verdict. A message with another name, or one that describes
+// no request, is denied, as on the other listeners.
+func (a *Agent) decideCheck(ctx context.Context, n *answer, c *check) {
+	if !c.isCheck || c.request.Target == "" {
 		a.malformed.Add(1)
-		n.set(false, "bad_check")
+		n.setVariables(false, "bad_check")
 		return
 	}
 	c.request.Header = &c.headers
@@ -132,8 +132,8 @@ func (a *Agent) decide(ctx context.Context, n *answer, c *check) {
 		}
 	}
 	httplimit.Wait(ctx, &v)
-	n.set(v.Allowed, v.Reason.String(), h.Get("Retry-After"), retry, h.Get("Ratelimit"), h.Get("Ratelimit-Policy"),
-		v.Rule, string(v.Key))
+	n.setVariables(v.Allowed, v.Reason.String(), h.Get("Retry-After"), retry, h.Get("Ratelimit"),
+		h.Get("Ratelimit-Policy"), v.Rule, string(v.Key))
 }
 
 // appendVariable begins an action that sets a variable of the transaction. Its value follows.

@@ -77,7 +77,7 @@ func readFrame(r io.Reader, buf []byte) (frame, []byte, error) {
 	}
 	f := frame{kind: buf[0], flags: binary.BigEndian.Uint32(buf[1:5])}
 	d := decoder{buf[5:], nil}
-	f.stream, f.id = d.number(), d.number()
+	f.stream, f.id = d.readNumber(), d.readNumber()
 	f.payload = d.b
 	return f, buf, d.err
 }
@@ -126,7 +126,7 @@ type decoder struct {
 
 func (d *decoder) fail() { d.b, d.err = nil, errFrame }
 
-func (d *decoder) byte() byte {
+func (d *decoder) readByte() byte {
 	if len(d.b) == 0 {
 		d.fail()
 		return 0
@@ -136,7 +136,7 @@ func (d *decoder) byte() byte {
 	return c
 }
 
-func (d *decoder) bytes(n uint64) []byte {
+func (d *decoder) readBytes(n uint64) []byte {
 	if n > uint64(len(d.b)) {
 		d.fail()
 		return nil
@@ -146,13 +146,13 @@ func (d *decoder) bytes(n uint64) []byte {
 	return s
 }
 
-func (d *decoder) number() uint64 {
-	n := uint64(d.byte())
+func (d *decoder) readNumber() uint64 {
+	n := uint64(d.readByte())
 	if n < 240 {
 		return n
 	}
 	for shift := 4; ; shift += 7 {
-		c := d.byte()
+		c := d.readByte()
 		n += uint64(c) << shift
 		if c < 128 || d.err != nil {
 			return n
@@ -164,7 +164,7 @@ func (d *decoder) number() uint64 {
 	}
 }
 
-func (d *decoder) text() string { return string(d.bytes(d.number())) }
+func (d *decoder) readText() string { return string(d.readBytes(d.readNumber())) }
 
 // value is one piece of typed data: text is set for text and addresses, number for numbers.
 type value struct {
@@ -173,8 +173,8 @@ type value struct {
 	number uint64 // 0 or 1 for a boolean
 }
 
-func (d *decoder) value() value {
-	c := d.byte()
+func (d *decoder) readValue() value {
+	c := d.readByte()
 	v := value{kind: c & 0x0f}
 	switch v.kind {
 	case typeNull:
@@ -183,17 +183,17 @@ func (d *decoder) value() value {
 			v.number = 1
 		}
 	case typeInt32, typeUint32, typeInt64, typeUint64:
-		v.number = d.number()
+		v.number = d.readNumber()
 	case typeIPv4, typeIPv6:
 		n := uint64(4)
 		if v.kind == typeIPv6 {
 			n = 16
 		}
-		if a, ok := netip.AddrFromSlice(d.bytes(n)); ok {
+		if a, ok := netip.AddrFromSlice(d.readBytes(n)); ok {
 			v.text = a.String()
 		}
 	case typeString, typeBinary:
-		v.text = d.text()
+		v.text = d.readText()
 	default:
 		d.fail()
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // The bytes equal the specification's examples and limits.
-func TestNumbers(t *testing.T) {
+func TestAppendNumber_FollowsTheSpecification(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[uint64]string{
 		0: "\x00", 239: "\xef", 240: "\xf0\x00", 2287: "\xff\x7f", 2288: "\xf0\x80\x00", 264431: "\xff\xff\x7f",
@@ -19,24 +19,24 @@ func TestNumbers(t *testing.T) {
 		if got := appendNumber(nil, n); string(got) != want {
 			t.Errorf("%d: %x, want %x", n, got, want)
 		}
-		if d := (decoder{[]byte(want), nil}); d.number() != n || d.err != nil || len(d.b) > 0 {
+		if d := (decoder{[]byte(want), nil}); d.readNumber() != n || d.err != nil || len(d.b) > 0 {
 			t.Errorf("%x is read as something else than %d", want, n)
 		}
 	}
 }
 
-func TestNumberRoundTrip(t *testing.T) {
+func TestReadNumber_ReadsAppendNumber(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(math.MaxUint64-300, math.MaxUint64)).Draw(t, "n")
 		d := decoder{appendNumber(nil, n), nil}
-		if got := d.number(); got != n || d.err != nil {
+		if got := d.readNumber(); got != n || d.err != nil {
 			t.Fatalf("%d, want %d: %v", got, n, d.err)
 		}
 	})
 }
 
-func TestFrameRoundTrip(t *testing.T) {
+func TestReadFrame_ReadsAppendFrame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		payload := rapid.SliceOfN(rapid.Byte(), 0, 1000).Draw(t, "payload")
@@ -50,7 +50,7 @@ func TestFrameRoundTrip(t *testing.T) {
 }
 
 // A length costs no memory before its bytes are there, and none beyond the bound.
-func TestFramesAreBounded(t *testing.T) {
+func TestReadFrame_BoundsItsMemory(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"\xff\xff\xff\xff", "\x00\x01\x00\x01", "\x00\x00\x00\x06", "\x00\x00\x00\x00"} {
 		if _, buf, err := readFrame(bytes.NewReader([]byte(in+"\x01\x00\x00\x00\x01\x00\x00")), nil); err != errFrame ||
