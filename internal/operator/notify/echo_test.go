@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestPost_ReceiverSendsTheSecretBack states that the path of a webhook is in no error, state or log line for any
-// response: the request itself, the request within parts of a response, or an unreadable response.
-func TestPost_ReceiverSendsTheSecretBack(t *testing.T) {
+// TestPostBatch_HidesSecretsThatAReceiverRepeats states that the path of a webhook is in no error, state or log line
+// for any response: the request itself, the request within parts of a response, or an unreadable response.
+func TestPostBatch_HidesSecretsThatAReceiverRepeats(t *testing.T) {
 	t.Parallel()
 	const secret = "T0KEN/B0KEN"
 	answers := map[string]func(request string) string{

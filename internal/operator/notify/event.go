@@ -58,7 +58,7 @@ type Event struct {
 	Text string `json:"text"`
 }
 
-func (e *Event) begins() bool {
+func (e *Event) isBeginning() bool {
 	switch e.Kind {
 	case Hot, Loop, StoreFailure, AdaptiveFloor:
 		return !e.Ended
@@ -66,10 +66,10 @@ func (e *Event) begins() bool {
 	return false
 }
 
-func (e *Event) ends() bool { return e.Kind == Cold || e.Ended }
+func (e *Event) isEnd() bool { return e.Kind == Cold || e.Ended }
 
-// subject returns the identity of a state that begins and ends: it is the same for an event and for its end.
-func (e *Event) subject() string {
+// stateID returns the identity of a state that begins and ends: it is the same for an event and for its end.
+func (e *Event) stateID() string {
 	kind := e.Kind
 	if kind == Cold {
 		kind = Hot
@@ -77,80 +77,83 @@ func (e *Event) subject() string {
 	return strings.Join([]string{string(kind), e.Key, e.Upstream}, "\x00")
 }
 
-// id returns the same ID in every process that sees the event. The ID of an end is made from the time of its beginning,
-// if that is known, because processes see an end at different times.
-func (e *Event) id(namespace string) string {
+// eventID returns the same ID in every process that sees the event. The ID of an end is made from the time of its
+// beginning, if that is known, because processes see an end at different times.
+func (e *Event) eventID(namespace string) string {
 	at, end := e.At, ""
-	if e.ends() && !e.Since.IsZero() {
+	if e.isEnd() && !e.Since.IsZero() {
 		at, end = e.Since, "end"
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{
-		namespace, e.subject(), e.Author, e.Change, end, strconv.FormatInt(at.UnixMilli(), 10),
+		namespace, e.stateID(), e.Author, e.Change, end, strconv.FormatInt(at.UnixMilli(), 10),
 	}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
-func (e *Event) line() string {
-	of, rule, upstream := shown(e.Key, maxShown), shown(e.Rule, maxShown), shown(e.Upstream, maxShown)
+func (e *Event) formatText() string {
+	of, rule, upstream := printableText(e.Key, maxShown), printableText(e.Rule, maxShown),
+		printableText(e.Upstream, maxShown)
 	switch {
 	case e.Kind == Hot:
-		return fmt.Sprintf("%s is hot: %s requests a second%s (rule %s)", of, number(e.Rate), e.clients(), rule)
+		return fmt.Sprintf("%s is hot: %s requests a second%s (rule %s)", of, formatRate(e.Rate), e.formatClients(),
+			rule)
 	case e.Kind == Cold:
-		return fmt.Sprintf("%s is cold again%s (rule %s)", of, e.lasted(), rule)
+		return fmt.Sprintf("%s is cold again%s (rule %s)", of, e.formatDuration(), rule)
 	case e.Kind == Loop && e.Ended:
-		return fmt.Sprintf("the loop on %s has ended%s", of, e.lasted())
+		return fmt.Sprintf("the loop on %s has ended%s", of, e.formatDuration())
 	case e.Kind == Loop:
 		return fmt.Sprintf("a loop on %s: %s requests a second%s; only its clients are limited",
-			of, number(e.Rate), e.clients())
+			of, formatRate(e.Rate), e.formatClients())
 	case e.Kind == Override:
 		return fmt.Sprintf("override of %s %s%s%s",
-			of, shown(e.Change, maxShown), after(" by ", e.Author), after(": ", e.Why))
+			of, printableText(e.Change, maxShown), withPrefix(" by ", e.Author), withPrefix(": ", e.Why))
 	case e.Kind == StoreFailure && e.Ended:
-		return "the store of the limits is back" + e.lasted()
+		return "the store of the limits is back" + e.formatDuration()
 	case e.Kind == StoreFailure:
-		return "the store of the limits fails: " + shown(e.Why, maxShown)
+		return "the store of the limits fails: " + printableText(e.Why, maxShown)
 	case e.Kind == AdaptiveFloor && e.Ended:
-		return fmt.Sprintf("the adaptive limit of upstream %s is above its minimum again%s", upstream, e.lasted())
+		return fmt.Sprintf("the adaptive limit of upstream %s is above its minimum again%s", upstream,
+			e.formatDuration())
 	case e.Kind == AdaptiveFloor:
 		return fmt.Sprintf("the adaptive limit of upstream %s is at its minimum, %s requests a second%s",
-			upstream, number(e.Rate), after(": ", e.Why))
+			upstream, formatRate(e.Rate), withPrefix(": ", e.Why))
 	}
-	return "a test: this webhook works" + after("; asked for by ", e.Author)
+	return "a test: this webhook works" + withPrefix("; asked for by ", e.Author)
 }
 
-func (e *Event) clients() string {
+func (e *Event) formatClients() string {
 	switch {
 	case e.Client != "":
 		return fmt.Sprintf(" by %d clients, %.0f %% of them by %s", e.Clients, 100*e.ClientShare,
-			shown(e.Client, maxShown))
+			printableText(e.Client, maxShown))
 	case e.Clients > 0:
 		return fmt.Sprintf(" by %d clients", e.Clients)
 	}
 	return ""
 }
 
-func (e *Event) lasted() string {
+func (e *Event) formatDuration() string {
 	if e.Since.IsZero() {
 		return ""
 	}
 	return " after " + e.At.Sub(e.Since).Round(time.Second).String()
 }
 
-func after(before, text string) string {
+func withPrefix(before, text string) string {
 	if text == "" {
 		return ""
 	}
-	return before + shown(text, maxShown)
+	return before + printableText(text, maxShown)
 }
 
-func number(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) }
+func formatRate(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) }
 
 // maxShown bounds a value in a line for people, in bytes.
 const maxShown = 200
 
-// shown makes untrusted text fit for display: characters that are not printable, or change the direction of text,
-// become code points, and the result is cut after about most bytes.
-func shown(s string, most int) string {
+// printableText returns untrusted text in a form that is fit for display: characters that are not printable, or change
+// the direction of text, become code points, and the result is cut after about most bytes.
+func printableText(s string, most int) string {
 	var b strings.Builder
 	for i, r := range s {
 		if b.Len() >= most {
@@ -196,7 +199,7 @@ func (c *Conditions) Update(now time.Time, hold []Event) (tell []Event) {
 	}
 	on := make(map[string]Event, len(hold))
 	for _, e := range hold {
-		subject := e.subject()
+		subject := e.stateID()
 		on[subject] = e
 		if c.states[subject] == nil && len(c.states) < maxConditions {
 			c.states[subject] = &condition{}
@@ -227,6 +230,6 @@ func (c *Conditions) Update(now time.Time, hold []Event) (tell []Event) {
 		s.notified, s.differs = holds, false
 		tell = append(tell, e)
 	}
-	slices.SortFunc(tell, func(a, b Event) int { return strings.Compare(a.subject(), b.subject()) })
+	slices.SortFunc(tell, func(a, b Event) int { return strings.Compare(a.stateID(), b.stateID()) })
 	return tell
 }

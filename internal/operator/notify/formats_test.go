@@ -31,7 +31,7 @@ var hostile = []string{
 	"a\u2028b\u2029c", "\u200b\u200d\ufeff", "@everyone", "' OR 1=1 --", "$(reboot)", "../../etc/passwd",
 }
 
-func TestHostileValuesAreText(t *testing.T) {
+func TestEncoders_WriteHostileValuesAsText(t *testing.T) {
 	t.Parallel()
 	n := &Notifier{cfg: Config{Namespace: "shop"}}
 	for _, v := range hostile {
@@ -47,7 +47,7 @@ func checkText(t rapid.TB, n *Notifier, v string) {
 	for _, kind := range append([]Kind{Test}, Kinds...) {
 		e := Event{Kind: kind, Key: v, Rule: v, Client: v, Author: v, Change: v, Upstream: v, Why: v,
 			Ended: len(v)%2 == 0}
-		if e.Text = e.line(); len(e.Text) > 6*maxShown {
+		if e.Text = e.formatText(); len(e.Text) > 6*maxShown {
 			t.Fatalf("%d bytes for people", len(e.Text))
 		}
 		if !utf8.ValidString(e.Text) || strings.ContainsFunc(e.Text, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -88,7 +88,7 @@ func decode(t rapid.TB, encode func(*Notifier, []Event, time.Time) ([]byte, erro
 	}
 }
 
-func TestSlackSaysHowManyMore(t *testing.T) {
+func TestEncodeSlack_CountsFurtherEvents(t *testing.T) {
 	t.Parallel()
 	n := &Notifier{cfg: Config{Namespace: "shop"}}
 	body, err := encodeSlack(n, make([]Event, 23), time.Time{})
@@ -98,7 +98,7 @@ func TestSlackSaysHowManyMore(t *testing.T) {
 }
 
 // Active alerts are sent to an Alertmanager repeatedly, and an end has the labels of its beginning.
-func TestAlertsAreToldAgain(t *testing.T) {
+func TestSender_RefreshesAlerts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{Format: Alertmanager, Events: []Kind{Hot}}, nil)
@@ -131,7 +131,7 @@ func TestAlertsAreToldAgain(t *testing.T) {
 }
 
 // Only the leader refreshes alerts, and a new leader sends all active alerts.
-func TestAlertsAreTakenOver(t *testing.T) {
+func TestSender_RefreshesAlertsOnlyAsLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var leads atomic.Bool
@@ -150,7 +150,7 @@ func TestAlertsAreTakenOver(t *testing.T) {
 }
 
 // A real server with a certificate of a private authority, which redirects at first.
-func TestRealServer(t *testing.T) {
+func TestSender_PostsToARealServer(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 10)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got <- "elsewhere" }))

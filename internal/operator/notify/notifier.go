@@ -84,8 +84,8 @@ func New(cfg Config, now time.Time) (*Notifier, error) {
 // this process are not sent: the process that ran before it sent them.
 func (n *Notifier) Notify(e Event) {
 	e.At = e.At.UTC()
-	n.remember(&e)
-	e.ID, e.Text = e.id(n.cfg.Namespace), e.line()
+	n.updateActive(&e)
+	e.ID, e.Text = e.eventID(n.cfg.Namespace), e.formatText()
 	if e.At.Before(n.began.Add(-grace)) {
 		return
 	}
@@ -94,34 +94,34 @@ func (n *Notifier) Notify(e Event) {
 		return
 	}
 	for _, s := range n.senders {
-		if s.wants(&e) {
+		if s.wantsEvent(&e) {
 			s.put(e)
 		}
 	}
 }
 
-func (n *Notifier) remember(e *Event) {
+func (n *Notifier) updateActive(e *Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	subject := e.subject()
+	subject := e.stateID()
 	began, known := n.active[subject]
 	switch {
-	case e.ends():
+	case e.isEnd():
 		if known { // the rule is a label by which an Alertmanager pairs the end with its beginning
 			e.Since, e.Rule = began.At, began.Rule
 		}
 		delete(n.active, subject)
-	case e.begins() && (known || len(n.active) < maxActive):
+	case e.isBeginning() && (known || len(n.active) < maxActive):
 		n.active[subject] = *e
 	}
 }
 
-// underWay returns the events without an end yet that a webhook receives, the oldest first.
-func (n *Notifier) underWay(s *sender) []Event {
+// activeEvents returns the events without an end yet that a webhook receives, the oldest first.
+func (n *Notifier) activeEvents(s *sender) []Event {
 	n.mu.Lock()
 	list := slices.Collect(maps.Values(n.active))
 	n.mu.Unlock()
-	list = slices.DeleteFunc(list, func(e Event) bool { return !s.wants(&e) })
+	list = slices.DeleteFunc(list, func(e Event) bool { return !s.wantsEvent(&e) })
 	slices.SortFunc(list, func(a, b Event) int { return a.At.Compare(b.At) })
 	return list
 }
@@ -148,7 +148,7 @@ type Result struct {
 // queue, in one attempt. It returns no result if no webhook has the name.
 func (n *Notifier) Test(ctx context.Context, name, author string, now time.Time) []Result {
 	e := Event{Kind: Test, At: now, Author: author}
-	e.ID, e.Text = e.id(n.cfg.Namespace), e.line()
+	e.ID, e.Text = e.eventID(n.cfg.Namespace), e.formatText()
 	var wg sync.WaitGroup
 	var asked []*sender
 	for _, s := range n.senders {
@@ -160,7 +160,7 @@ func (n *Notifier) Test(ctx context.Context, name, author string, now time.Time)
 	for i, s := range asked {
 		wg.Go(func() {
 			begin := time.Now()
-			status, err := s.post(ctx, []Event{e})
+			status, err := s.postBatch(ctx, []Event{e})
 			results[i] = Result{Name: s.hook.Name, Status: status, Took: time.Since(begin), Err: err}
 		})
 	}
@@ -195,7 +195,7 @@ type WebhookStats struct {
 func (n *Notifier) Stats() Stats {
 	st := Stats{NotLeading: n.notLeading.Load(), Webhooks: map[string]WebhookStats{}}
 	for _, s := range n.senders {
-		st.Webhooks[s.hook.Name] = s.stats()
+		st.Webhooks[s.hook.Name] = s.currentStats()
 	}
 	return st
 }

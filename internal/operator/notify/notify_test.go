@@ -133,7 +133,7 @@ func hot(key string) Event {
 
 func cold(key string) Event { return Event{Kind: Cold, At: time.Now(), Key: key, Rule: "topic"} }
 
-func TestHotThenCold(t *testing.T) {
+func TestNotify_SendsBeginningAndEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{}, nil)
@@ -163,7 +163,7 @@ func TestHotThenCold(t *testing.T) {
 }
 
 // At most one message is sent a second, and events that come meanwhile are sent together.
-func TestManyEventsAreFewMessages(t *testing.T) {
+func TestSender_SendsEventsInBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{}, nil)
@@ -186,7 +186,7 @@ func TestManyEventsAreFewMessages(t *testing.T) {
 	})
 }
 
-func TestOnlyWantedEvents(t *testing.T) {
+func TestNotify_SendsOnlyWantedEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{Events: []Kind{Cold}}, nil)
@@ -199,7 +199,7 @@ func TestOnlyWantedEvents(t *testing.T) {
 	})
 }
 
-func TestFailuresAreRetried(t *testing.T) {
+func TestSender_RetriesFailures(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]int{"500": 500, "503": 503, "408": 408, "refused": 0, "hang": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestFailuresAreRetried(t *testing.T) {
 }
 
 // A failing event is dropped after RetryFor, at once if a retry cannot help.
-func TestFailuresAreGivenUp(t *testing.T) {
+func TestSender_GivesUpFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		status   int
@@ -271,7 +271,7 @@ func TestFailuresAreGivenUp(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsObeyed(t *testing.T) {
+func TestSender_ObeysRetryAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{}, func(n int, h http.Header) int {
@@ -290,7 +290,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 }
 
 // A receiver that hangs costs bounded memory: the oldest events give way, and are counted.
-func TestQueueIsBounded(t *testing.T) {
+func TestSender_BoundsItsQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{}, func(int, http.Header) int { return -1 })
@@ -311,7 +311,7 @@ func TestQueueIsBounded(t *testing.T) {
 }
 
 // Events that wait when the program stops are sent in one more attempt.
-func TestStopSendsWhatWaits(t *testing.T) {
+func TestRun_SendsQueuedEventsWhenStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{}, nil)
@@ -326,7 +326,7 @@ func TestStopSendsWhatWaits(t *testing.T) {
 }
 
 // Of several processes that see the same events only the leader sends, and events from before the start are not sent.
-func TestOnlyLeaderNotifies(t *testing.T) {
+func TestNotify_SendsOnlyAsLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var leads atomic.Bool
@@ -346,18 +346,18 @@ func TestOnlyLeaderNotifies(t *testing.T) {
 }
 
 // An event has the same ID in every process, so that a receiver recognizes duplicates.
-func TestIDIsTheSameEverywhere(t *testing.T) {
+func TestEventID_IsTheSameInEachProcess(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	a := Event{Kind: Cold, Key: "k", Since: at, At: at.Add(time.Second)}
 	b := Event{Kind: Cold, Key: "k", Since: at.In(time.FixedZone("x", 3600)), At: at.Add(2 * time.Second)}
 	began := Event{Kind: Hot, Key: "k", At: at}
-	if a.id("n") != b.id("n") || a.id("n") == began.id("n") || a.id("n") == a.id("m") {
-		t.Error(a.id("n"), b.id("n"), began.id("n"), a.id("m"))
+	if a.eventID("n") != b.eventID("n") || a.eventID("n") == began.eventID("n") || a.eventID("n") == a.eventID("m") {
+		t.Error(a.eventID("n"), b.eventID("n"), began.eventID("n"), a.eventID("m"))
 	}
 }
 
-func TestSigned(t *testing.T) {
+func TestPostBatch_SignsItsBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Webhook{Secret: "0123456789abcdef"}, nil)
@@ -375,7 +375,7 @@ func TestSigned(t *testing.T) {
 	}
 }
 
-func TestConditionsAreToldWhenTheyLast(t *testing.T) {
+func TestConditions_ReportLastingStates(t *testing.T) {
 	t.Parallel()
 	var c Conditions
 	t0 := time.Unix(1_700_000_000, 0)
@@ -391,7 +391,7 @@ func TestConditionsAreToldWhenTheyLast(t *testing.T) {
 			now = fails
 		}
 		for _, e := range c.Update(t0.Add(time.Duration(s)*time.Second), now) {
-			got = append(got, fmt.Sprint(s, " ", e.Ended, " ", e.At.Sub(t0), " ", e.line()))
+			got = append(got, fmt.Sprint(s, " ", e.Ended, " ", e.At.Sub(t0), " ", e.formatText()))
 		}
 	}
 	want := "9 false 4s the store of the limits fails: refused|25 true 20s the store of the limits is back after 16s"

@@ -27,10 +27,10 @@ const SignatureHeader = "Hotparam-Signature"
 // maxAnswer is how much of a response is read, in bytes, so that the connection can be used again.
 const maxAnswer = 64 << 10
 
-// post makes one attempt, and returns the status of the response, or 0 if there was no response. Errors that a retry
-// cannot fix are backoff.PermanentError, and errors of a response with Retry-After are backoff.RetryAfterError. No
-// error contains the URL, or text of the receiver, which may repeat the URL.
-func (s *sender) post(ctx context.Context, batch []Event) (status int, err error) {
+// postBatch makes one attempt, and returns the status of the response, or 0 if there was no response. Errors that a
+// retry cannot fix are backoff.PermanentError, and errors of a response with Retry-After are backoff.RetryAfterError.
+// No error contains the URL, or text of the receiver, which may repeat the URL.
+func (s *sender) postBatch(ctx context.Context, batch []Event) (status int, err error) {
 	now := time.Now()
 	body, err := s.encode(s.owner, batch, now)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *sender) post(ctx context.Context, batch []Event) (status int, err error
 		status, err = resp.StatusCode, checkResponse(resp, now)
 	}
 	if ctx.Err() == nil || err == nil {
-		s.note(err, now)
+		s.recordAttempt(err, now)
 	}
 	return status, err
 }
@@ -195,7 +195,7 @@ type alert struct {
 const (
 	// alertTTL is how long an alert lasts without a refresh: several refreshes, so that a lost refresh does not end an
 	// alert.
-	alertTTL = 4 * refresh
+	alertTTL = 4 * refreshInterval
 	maxLabel = 1024 // bytes of a key in a label
 )
 
@@ -209,14 +209,14 @@ var severities = map[Kind]string{StoreFailure: "critical", Override: "info", Tes
 func encodeAlerts(n *Notifier, batch []Event, now time.Time) ([]byte, error) {
 	list := make([]alert, len(batch))
 	for i := range batch {
-		list[i] = batch[i].alert(n.cfg.Namespace, now)
+		list[i] = batch[i].newAlert(n.cfg.Namespace, now)
 	}
 	return json.Marshal(list)
 }
 
-// alert returns the event as an alert. An Alertmanager pairs an end with its beginning by their labels, so that values
-// that change while the alert lasts are annotations.
-func (e *Event) alert(namespace string, now time.Time) alert {
+// newAlert returns the event as an alert. An Alertmanager pairs an end with its beginning by their labels, so that
+// values that change while the alert lasts are annotations.
+func (e *Event) newAlert(namespace string, now time.Time) alert {
 	a := alert{
 		Labels:      map[string]string{"alertname": alertNames[e.Kind], "namespace": namespace, "severity": "warning"},
 		Annotations: map[string]string{"summary": e.Text},
@@ -227,13 +227,13 @@ func (e *Event) alert(namespace string, now time.Time) alert {
 	}
 	for name, value := range map[string]string{"key": e.Key, "rule": e.Rule, "upstream": e.Upstream} {
 		if value != "" {
-			a.Labels[name] = shown(value, maxLabel)
+			a.Labels[name] = printableText(value, maxLabel)
 		}
 	}
 	if e.Author != "" {
-		a.Annotations["author"] = shown(e.Author, maxLabel)
+		a.Annotations["author"] = printableText(e.Author, maxLabel)
 	}
-	if e.ends() {
+	if e.isEnd() {
 		a.EndsAt = e.At.UTC()
 		if !e.Since.IsZero() {
 			a.StartsAt = e.Since.UTC()

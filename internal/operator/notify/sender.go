@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	pause        = time.Second      // between two messages to one webhook
-	firstRetry   = time.Second      // pause after a failed attempt; then times 1.5, half of it at random
-	maxRetry     = time.Minute      // the longest pause between attempts
-	refresh      = time.Minute      // interval at which the active alerts are sent to an Alertmanager
-	finalTimeout = 2 * time.Second  // of the last attempt when the program stops
-	maxAfter     = 10 * time.Minute // the longest Retry-After that is honored
+	pause           = time.Second      // between two messages to one webhook
+	firstRetry      = time.Second      // pause after a failed attempt; then times 1.5, half of it at random
+	maxRetry        = time.Minute      // the longest pause between attempts
+	refreshInterval = time.Minute      // interval at which the active alerts are sent to an Alertmanager
+	finalTimeout    = 2 * time.Second  // of the last attempt when the program stops
+	maxAfter        = 10 * time.Minute // the longest Retry-After that is honored
 )
 
 type sender struct {
@@ -32,7 +32,7 @@ type sender struct {
 	encode func(*Notifier, []Event, time.Time) ([]byte, error)
 	ready  chan struct{} // holds a signal while events wait
 
-	told uint64 // lost events that were logged; only run uses it
+	loggedLost uint64 // lost events that were logged; only run uses it
 
 	mu     sync.Mutex // guards events and count
 	events []Event    // waiting events; a full queue drops the oldest, as new ones describe the state best
@@ -56,7 +56,7 @@ func newSender(w Webhook, n *Notifier) (*sender, error) {
 			Transport: &http.Transport{
 				Proxy: http.ProxyFromEnvironment, DialContext: n.cfg.DialContext,
 				TLSClientConfig: tls, TLSHandshakeTimeout: w.Timeout,
-				ForceAttemptHTTP2: true, MaxConnsPerHost: 4, IdleConnTimeout: 2 * refresh,
+				ForceAttemptHTTP2: true, MaxConnsPerHost: 4, IdleConnTimeout: 2 * refreshInterval,
 			},
 			// Messages are meant for the configured URL, and may be signed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -69,9 +69,9 @@ var encoders = map[Format]func(*Notifier, []Event, time.Time) ([]byte, error){
 	JSON: encodeJSON, Alertmanager: encodeAlerts, Slack: encodeSlack,
 }
 
-// wants reports whether the webhook receives an event. An alert that began has to end, so that an Alertmanager receives
-// the end of each event whose beginning it receives.
-func (s *sender) wants(e *Event) bool {
+// wantsEvent reports whether the webhook receives an event. An alert that began has to end, so that an Alertmanager
+// receives the end of each event whose beginning it receives.
+func (s *sender) wantsEvent(e *Event) bool {
 	kind := e.Kind
 	if kind == Cold && s.hook.Format == Alertmanager {
 		kind = Hot
@@ -84,19 +84,19 @@ func (s *sender) run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	var again <-chan time.Time // nil, except for an Alertmanager
 	if s.hook.Format == Alertmanager {
-		tick := time.NewTicker(refresh)
+		tick := time.NewTicker(refreshInterval)
 		defer tick.Stop()
 		again = tick.C
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			s.last(ctx)
+			s.sendRemaining(ctx)
 			return
 		case <-s.ready:
-			s.deliver(ctx, s.take())
+			s.deliver(ctx, s.takeBatch())
 		case <-again:
-			s.refresh(ctx)
+			s.refreshAlerts(ctx)
 		}
 		s.logLost()
 		wait.For(ctx, pause)
@@ -111,56 +111,56 @@ func (s *sender) deliver(ctx context.Context, batch []Event) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = firstRetry, maxRetry
 	_, err := backoff.Retry(ctx, func() (int, error) {
-		return s.post(ctx, batch)
+		return s.postBatch(ctx, batch)
 	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(s.hook.RetryFor),
-		backoff.WithNotify(func(error, time.Duration) { s.counted(func(c *WebhookStats) { c.Retries++ }) }))
+		backoff.WithNotify(func(error, time.Duration) { s.updateStats(func(c *WebhookStats) { c.Retries++ }) }))
 	switch {
 	case err == nil:
-		s.counted(func(c *WebhookStats) { c.Sent += uint64(len(batch)) })
+		s.updateStats(func(c *WebhookStats) { c.Sent += uint64(len(batch)) })
 	case ctx.Err() != nil:
-		s.attempt(ctx, batch)
+		s.attemptOnce(ctx, batch)
 	default:
-		s.counted(func(c *WebhookStats) { c.Failed += uint64(len(batch)) })
+		s.updateStats(func(c *WebhookStats) { c.Failed += uint64(len(batch)) })
 	}
 }
 
-// refresh sends the active alerts again, because an Alertmanager expires alerts that are not refreshed. Only the leader
-// sends them. A failed refresh is not retried, because the next refresh follows soon.
-func (s *sender) refresh(ctx context.Context) {
+// refreshAlerts sends the active alerts again, because an Alertmanager expires alerts that are not refreshed. Only the
+// leader sends them. A failed refresh is not retried, because the next refresh follows soon.
+func (s *sender) refreshAlerts(ctx context.Context) {
 	if !s.owner.cfg.IsLeader() {
 		return
 	}
-	for batch := range slices.Chunk(s.owner.underWay(s), maxBatch) {
-		if _, err := s.post(ctx, batch); err != nil {
+	for batch := range slices.Chunk(s.owner.activeEvents(s), maxBatch) {
+		if _, err := s.postBatch(ctx, batch); err != nil {
 			return
 		}
 	}
 }
 
-// last makes one more attempt for queued events when the program stops.
-func (s *sender) last(ctx context.Context) {
-	if batch := s.take(); len(batch) > 0 {
-		s.attempt(ctx, batch)
+// sendRemaining makes one more attempt for queued events when the program stops.
+func (s *sender) sendRemaining(ctx context.Context) {
+	if batch := s.takeBatch(); len(batch) > 0 {
+		s.attemptOnce(ctx, batch)
 	}
-	s.counted(func(c *WebhookStats) {
+	s.updateStats(func(c *WebhookStats) {
 		c.Dropped += uint64(len(s.events))
 		s.events = nil
 	})
 	s.logLost()
 }
 
-func (s *sender) attempt(ctx context.Context, batch []Event) {
+func (s *sender) attemptOnce(ctx context.Context, batch []Event) {
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(finalTimeout, s.hook.Timeout))
 	defer cancel()
-	if _, err := s.post(short, batch); err != nil {
-		s.counted(func(c *WebhookStats) { c.Dropped += uint64(len(batch)) })
+	if _, err := s.postBatch(short, batch); err != nil {
+		s.updateStats(func(c *WebhookStats) { c.Dropped += uint64(len(batch)) })
 		return
 	}
-	s.counted(func(c *WebhookStats) { c.Sent += uint64(len(batch)) })
+	s.updateStats(func(c *WebhookStats) { c.Sent += uint64(len(batch)) })
 }
 
-// note records the result of an attempt, and logs when failures begin and end.
-func (s *sender) note(err error, at time.Time) {
+// recordAttempt records the result of an attempt, and logs when failures begin and end.
+func (s *sender) recordAttempt(err error, at time.Time) {
 	s.mu.Lock()
 	before := s.count.Failing
 	s.count.Failing, s.count.Err, s.count.At = err != nil, "", at
@@ -180,21 +180,21 @@ func (s *sender) note(err error, at time.Time) {
 
 // logLost logs the number of lost events when it has grown.
 func (s *sender) logLost() {
-	st := s.stats()
-	if lost := st.Failed + st.Dropped; lost > s.told {
+	st := s.currentStats()
+	if lost := st.Failed + st.Dropped; lost > s.loggedLost {
 		s.owner.cfg.Log.Error("notify: events were lost", "webhook", s.hook.Name, "events", lost, "err", st.Err)
-		s.told = lost
-		s.counted(func(c *WebhookStats) { c.LostAt = time.Now() })
+		s.loggedLost = lost
+		s.updateStats(func(c *WebhookStats) { c.LostAt = time.Now() })
 	}
 }
 
-func (s *sender) counted(add func(*WebhookStats)) {
+func (s *sender) updateStats(add func(*WebhookStats)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	add(&s.count)
 }
 
-func (s *sender) stats() WebhookStats {
+func (s *sender) currentStats() WebhookStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.count
@@ -208,7 +208,7 @@ const (
 )
 
 func (s *sender) put(e Event) {
-	s.counted(func(c *WebhookStats) {
+	s.updateStats(func(c *WebhookStats) {
 		if len(s.events) >= maxQueue {
 			s.events = s.events[1:]
 			c.Dropped++
@@ -218,8 +218,8 @@ func (s *sender) put(e Event) {
 	wait.Signal(s.ready)
 }
 
-// take removes and returns the oldest events, at most a batch, and signals if other events wait.
-func (s *sender) take() []Event {
+// takeBatch removes and returns the oldest events, at most a batch, and signals if other events wait.
+func (s *sender) takeBatch() []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := min(len(s.events), maxBatch)

@@ -115,14 +115,14 @@ func (w *Webhook) check() error {
 	if w.URL == "" {
 		return nil
 	}
-	if _, err := w.target(w.URL); err != nil {
+	if _, err := w.parseTarget(w.URL); err != nil {
 		return &conf.FieldError{Field: "url", Err: err}
 	}
 	return nil
 }
 
-// target returns the URL to post to. The error does not contain the text, because it may be a secret.
-func (w Webhook) target(text string) (*url.URL, error) {
+// parseTarget returns the URL to post to. The error does not contain the text, because it may be a secret.
+func (w Webhook) parseTarget(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("must be a URL such as https://example.org/hook; " +
@@ -145,7 +145,7 @@ func (w Webhook) read() (target *url.URL, secret []byte, err error) {
 		}
 		text = strings.TrimSpace(string(data))
 	}
-	if target, err = w.target(text); err != nil {
+	if target, err = w.parseTarget(text); err != nil {
 		return nil, nil, fmt.Errorf("url: %w", err)
 	}
 	text = w.Secret

@@ -12,7 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-func TestWebhooksAreChecked(t *testing.T) {
+func TestWebhook_ChecksItsSettings(t *testing.T) {
 	t.Parallel()
 	good := Webhook{Name: "ops", URL: "https://example.org/x"}
 	for want, change := range map[string]func(*Webhook){
@@ -46,7 +46,7 @@ func TestWebhooksAreChecked(t *testing.T) {
 	}
 }
 
-func TestSecretsFromFiles(t *testing.T) {
+func TestWebhook_ReadsSecretsFromFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -80,7 +80,7 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-func TestRetryAfter(t *testing.T) {
+func TestRetryAfter_ReadsSecondsAndDates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
