@@ -37,7 +37,7 @@ type entry struct {
 	match         *regexp.Regexp // nil if the pattern cannot be tried here
 }
 
-func (e entry) regexp() *regexp.Regexp { return e.match }
+func (e entry) compiledPattern() *regexp.Regexp { return e.match }
 
 type Schema struct {
 	entry
@@ -57,34 +57,36 @@ type Aggregation struct {
 // Inspect reads a directory. A missing file is a problem like others.
 func Inspect(dir string) Inspection {
 	in := Inspection{Dir: dir, Settings: map[string]string{}}
-	for _, s := range in.sections("carbon.conf") {
+	for _, s := range in.readSections("carbon.conf") {
 		if s.name == "cache" {
 			for name, v := range s.values {
 				in.Settings[strings.ToUpper(name)] = v
 			}
 		}
 	}
-	for _, s := range in.sections("storage-schemas.conf") {
-		in.Schemas = append(in.Schemas, in.schema(s))
+	for _, s := range in.readSections("storage-schemas.conf") {
+		in.Schemas = append(in.Schemas, in.schemaOf(s))
 	}
-	for _, s := range in.sections("storage-aggregation.conf") {
-		in.Aggregations = append(in.Aggregations, in.aggregation(s))
+	for _, s := range in.readSections("storage-aggregation.conf") {
+		in.Aggregations = append(in.Aggregations, in.aggregationOf(s))
 	}
 	return in
 }
 
 // SchemaOf returns the schema by which carbon stores a metric, or nil if no pattern matches, or if a pattern that
 // cannot be tried comes before.
-func (in Inspection) SchemaOf(metric string) *Schema { return holding(in.Schemas, metric) }
+func (in Inspection) SchemaOf(metric string) *Schema { return findEntry(in.Schemas, metric) }
 
 // AggregationOf returns the aggregation of a metric, or nil as SchemaOf.
 func (in Inspection) AggregationOf(metric string) *Aggregation {
-	return holding(in.Aggregations, metric)
+	return findEntry(in.Aggregations, metric)
 }
 
-func holding[T interface{ regexp() *regexp.Regexp }](list []T, metric string) *T {
-	i := slices.IndexFunc(list, func(e T) bool { return e.regexp() == nil || e.regexp().MatchString(metric) })
-	if i < 0 || list[i].regexp() == nil {
+func findEntry[T interface{ compiledPattern() *regexp.Regexp }](list []T, metric string) *T {
+	i := slices.IndexFunc(list, func(e T) bool {
+		return e.compiledPattern() == nil || e.compiledPattern().MatchString(metric)
+	})
+	if i < 0 || list[i].compiledPattern() == nil {
 		return nil
 	}
 	return &list[i]
@@ -100,8 +102,8 @@ type section struct {
 
 const maxFile = 4 << 20
 
-// sections reads a file as Python's ConfigParser does: "name = value" or "name: value", comments by # and ;.
-func (in *Inspection) sections(file string) []section {
+// readSections reads a file as Python's ConfigParser does: "name = value" or "name: value", comments by # and ;.
+func (in *Inspection) readSections(file string) []section {
 	path := filepath.Join(in.Dir, file)
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxFile {
@@ -112,11 +114,11 @@ func (in *Inspection) sections(file string) []section {
 		data, err = os.ReadFile(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		in.problem(path, 0, "there is no such file")
+		in.addProblem(path, 0, "there is no such file")
 		return nil
 	}
 	if err != nil {
-		in.problem(path, 0, err.Error())
+		in.addProblem(path, 0, err.Error())
 		return nil
 	}
 	return in.parse(file, string(data))
@@ -136,7 +138,7 @@ func (in *Inspection) parse(file, text string) []section {
 		default:
 			at := strings.IndexAny(line, "=:")
 			if at < 0 || len(out) == 0 {
-				in.problem(filepath.Join(in.Dir, file), n,
+				in.addProblem(filepath.Join(in.Dir, file), n,
 					fmt.Sprintf("%.60q is neither a section nor a setting", line))
 				continue
 			}
@@ -147,18 +149,18 @@ func (in *Inspection) parse(file, text string) []section {
 	return out
 }
 
-func (in *Inspection) problem(path string, line int, text string) {
+func (in *Inspection) addProblem(path string, line int, text string) {
 	if line > 0 {
 		path += ":" + strconv.Itoa(line)
 	}
 	in.Problems = append(in.Problems, path+": "+text)
 }
 
-// entry returns the entry of a section. A pattern that cannot be compiled is a problem.
-func (in *Inspection) entry(s section) entry {
+// entryOf returns the entry of a section. A pattern that cannot be compiled is a problem.
+func (in *Inspection) entryOf(s section) entry {
 	re, err := regexp.Compile(s.values["pattern"])
 	if err != nil || s.values["pattern"] == "" {
-		in.problem(s.file, s.line,
+		in.addProblem(s.file, s.line,
 			fmt.Sprintf("section [%s]: pattern %q cannot be tried: which metrics it takes is not known", s.name,
 				s.values["pattern"]))
 		re = nil
@@ -166,26 +168,26 @@ func (in *Inspection) entry(s section) entry {
 	return entry{Name: s.name, Pattern: s.values["pattern"], Line: s.line, match: re}
 }
 
-func (in *Inspection) schema(s section) Schema {
-	out := Schema{entry: in.entry(s), Retentions: s.values["retentions"]}
+func (in *Inspection) schemaOf(s section) Schema {
+	out := Schema{entry: in.entryOf(s), Retentions: s.values["retentions"]}
 	first, _, _ := strings.Cut(out.Retentions, ",")
 	step, keep, ok := strings.Cut(strings.TrimSpace(first), ":")
 	var errs [2]error
-	out.Step, errs[0] = unitOf(step, time.Second)
-	out.Keep, errs[1] = unitOf(keep, out.Step) // a bare number counts points
+	out.Step, errs[0] = parseDuration(step, time.Second)
+	out.Keep, errs[1] = parseDuration(keep, out.Step) // a bare number counts points
 	if !ok || errs[0] != nil || errs[1] != nil {
-		in.problem(s.file, s.line, fmt.Sprintf("section [%s]: retentions %q are not written as 1s:6h,1m:7d", s.name,
+		in.addProblem(s.file, s.line, fmt.Sprintf("section [%s]: retentions %q are not written as 1s:6h,1m:7d", s.name,
 			out.Retentions))
 	}
 	return out
 }
 
-func (in *Inspection) aggregation(s section) Aggregation {
-	out := Aggregation{entry: in.entry(s), XFilesFactor: -1, Method: cmp.Or(s.values["aggregationmethod"], "average")}
+func (in *Inspection) aggregationOf(s section) Aggregation {
+	out := Aggregation{entry: in.entryOf(s), XFilesFactor: -1, Method: cmp.Or(s.values["aggregationmethod"], "average")}
 	if text := s.values["xfilesfactor"]; text != "" {
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			in.problem(s.file, s.line, fmt.Sprintf("section [%s]: xFilesFactor %q is not a number", s.name, text))
+			in.addProblem(s.file, s.line, fmt.Sprintf("section [%s]: xFilesFactor %q is not a number", s.name, text))
 			return out
 		}
 		out.XFilesFactor = f
@@ -193,8 +195,8 @@ func (in *Inspection) aggregation(s section) Aggregation {
 	return out
 }
 
-// unitOf reads 60, 60s, 10min, 7d, 1y; a number without a unit is multiplied by bare.
-func unitOf(text string, bare time.Duration) (time.Duration, error) {
+// parseDuration reads 60, 60s, 10min, 7d, 1y; a number without a unit is multiplied by bare.
+func parseDuration(text string, bare time.Duration) (time.Duration, error) {
 	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyz")
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n <= 0 || n > 1e9 {

@@ -21,7 +21,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func TestInspectReadsADirectory(t *testing.T) {
+func TestInspect_ReadsADirectory(t *testing.T) {
 	t.Parallel()
 	in := Inspect(write(t, map[string]string{
 		"carbon.conf": "# a comment\n[cache]\nMAX_CREATES_PER_MINUTE = 50\nMAX_UPDATES_PER_SECOND: 500\n[relay]\nMAX_CREATES_PER_MINUTE = 1\n",
@@ -53,7 +53,7 @@ func TestInspectReadsADirectory(t *testing.T) {
 	}
 }
 
-func TestInspectSaysWhatItCannotRead(t *testing.T) {
+func TestInspect_ReportsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	in := Inspect(write(t, map[string]string{
 		"carbon.conf":          "MAX = 1\n[cache]\nnonsense\n",
@@ -75,8 +75,8 @@ func FuzzInspect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		in := Inspection{Settings: map[string]string{}}
 		for _, s := range in.parse("f", text) {
-			in.Schemas = append(in.Schemas, in.schema(s))
-			in.Aggregations = append(in.Aggregations, in.aggregation(s))
+			in.Schemas = append(in.Schemas, in.schemaOf(s))
+			in.Aggregations = append(in.Aggregations, in.aggregationOf(s))
 		}
 		in.SchemaOf("a.b")
 		in.AggregationOf("a.b")

@@ -86,7 +86,7 @@ type list struct {
 	findings []Finding
 }
 
-func (l *list) ok(format string, args ...any) {
+func (l *list) addOK(format string, args ...any) {
 	l.findings = append(l.findings, Finding{Level: OK, What: fmt.Sprintf(format, args...), Where: l.where})
 }
 
@@ -96,15 +96,15 @@ func (l *list) add(level Level, f Finding) {
 	l.findings = append(l.findings, f)
 }
 
-func (l *list) warn(f Finding) { l.add(Warn, f) }
-func (l *list) fail(f Finding) { l.add(Fail, f) }
+func (l *list) addWarning(f Finding) { l.add(Warn, f) }
+func (l *list) addFailure(f Finding) { l.add(Fail, f) }
 
-func (l *list) unknown(what, reason string) {
-	l.warn(Finding{What: what + " is not known: " + reason, Why: "an unknown value cannot be judged"})
+func (l *list) addUnknown(what, reason string) {
+	l.addWarning(Finding{What: what + " is not known: " + reason, Why: "an unknown value cannot be judged"})
 }
 
-// bytes writes a size for people, such as 16 MiB.
-func bytes(n int64) string {
+// formatBytes writes a size for people, such as 16 MiB.
+func formatBytes(n int64) string {
 	for _, u := range []struct {
 		name string
 		size int64
@@ -129,23 +129,23 @@ func Write(w io.Writer, r Report, o Options) error {
 		if f.Level == OK && o.Quiet {
 			continue
 		}
-		o.finding(&b, f)
+		o.writeFinding(&b, f)
 	}
 	fmt.Fprintf(&b, "%d ok, %d warnings, %d failures\n", r.Count(OK), r.Count(Warn), r.Count(Fail))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (o Options) finding(b *strings.Builder, f Finding) {
-	fmt.Fprintf(b, "%s  %s\n", o.paint(f.Level), strings.ReplaceAll(printable(f.What), "\n", "\n      "))
+func (o Options) writeFinding(b *strings.Builder, f Finding) {
+	fmt.Fprintf(b, "%s  %s\n", o.paintLevel(f.Level), strings.ReplaceAll(printableText(f.What), "\n", "\n      "))
 	for _, row := range [][2]string{{"where", f.Where}, {"why", f.Why}, {"fix", f.Fix}} {
 		if row[1] != "" && (f.Level != OK || row[0] == "where") {
-			fmt.Fprintf(b, "      %-5s %s\n", row[0], strings.ReplaceAll(printable(row[1]), "\n", "\n            "))
+			fmt.Fprintf(b, "      %-5s %s\n", row[0], strings.ReplaceAll(printableText(row[1]), "\n", "\n            "))
 		}
 	}
 }
 
-func (o Options) paint(l Level) string {
+func (o Options) paintLevel(l Level) string {
 	word := fmt.Sprintf("%-4s", l)
 	if !o.Color {
 		return word
@@ -154,8 +154,8 @@ func (o Options) paint(l Level) string {
 	return "\x1b[" + color + "m" + word + "\x1b[0m"
 }
 
-// printable replaces the control characters of servers' texts, so that they do not reach the terminal.
-func printable(s string) string {
+// printableText replaces the control characters of servers' texts, so that they do not reach the terminal.
+func printableText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 {
 			return '\uFFFD'

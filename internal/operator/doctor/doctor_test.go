@@ -58,7 +58,7 @@ func check(t *testing.T, tests []judged) {
 	}
 }
 
-func TestTrust(t *testing.T) {
+func TestCheckSenders_FindsUntrustedSenders(t *testing.T) {
 	t.Parallel()
 	loops := parse(t, `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, min_clients: 5}}]`)
 	none := &rules.Set{}
@@ -102,7 +102,7 @@ func parse(t *testing.T, text string) *rules.Set {
 	return set
 }
 
-func TestRules(t *testing.T) {
+func TestRules_FindsRulesWithoutEffect(t *testing.T) {
 	t.Parallel()
 	judge := func(text string, shared bool) []Finding { return Rules(parse(t, text), "f.yaml", shared, now) }
 	const good = `parse_as: express4
@@ -138,7 +138,7 @@ rules: [{name: topic, params: [id], hot: {rate: 200, window: 5s}, limit: {algori
 	}
 }
 
-func TestKernel(t *testing.T) {
+func TestUDP_FindsSmallBuffersAndLosses(t *testing.T) {
 	t.Parallel()
 	good := udpstat.Inspection{MaxBuffer: 16 << 20, Asked: 16 << 20, Granted: 16 << 20, Between: time.Second}
 	small, growing, once, blind, broken := good, good, good, good, good
@@ -157,7 +157,7 @@ func TestKernel(t *testing.T) {
 	})
 }
 
-func TestStatsD(t *testing.T) {
+func TestStatsD_FindsWrongSettings(t *testing.T) {
 	t.Parallel()
 	server := func(settings map[string]string) statsd.Inspection {
 		all := map[string]string{"flushInterval": "1000", "deleteIdleStats": "true"}
@@ -195,7 +195,7 @@ func TestStatsD(t *testing.T) {
 	})
 }
 
-func TestRedis(t *testing.T) {
+func TestRedis_FindsWrongSettings(t *testing.T) {
 	t.Parallel()
 	good := redisclient.Inspection{Addrs: []string{"127.0.0.1:6379"}, Version: "7.0.15", Role: "master",
 		Policy: "noeviction", AppendOnly: true,
@@ -297,7 +297,7 @@ func TestRedis(t *testing.T) {
 }
 
 // The command of a remedy reaches the server at any kind of address.
-func TestRedisCLI(t *testing.T) {
+func TestRedisCLI_NamesEachKindOfAddress(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
 		"127.0.0.1:6379": "redis-cli -h 127.0.0.1 -p 6379", "[::1]:6380": "redis-cli -h ::1 -p 6380",
@@ -311,7 +311,7 @@ func TestRedisCLI(t *testing.T) {
 
 // Findings about the documented users have no failure, each remedy fixes its finding, and rights that a limiter does
 // not need are findings of level ok.
-func TestRedisWithTheDocumentedUsers(t *testing.T) {
+func TestRedis_AcceptsTheDocumentedUsers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	redistest.Grant(t, []*redistest.Server{s})
@@ -354,7 +354,7 @@ func TestRedisWithTheDocumentedUsers(t *testing.T) {
 	}
 }
 
-func TestKafka(t *testing.T) {
+func TestKafka_FindsWrongSettings(t *testing.T) {
 	t.Parallel()
 	good := kafka.Inspection{Brokers: []string{"127.0.0.1:9092"}, Topic: "hotparam-counts", Group: "g", Found: 3,
 		Partitions: 8, Replicas: 3, InSync: 3, Members: 2,
@@ -395,7 +395,7 @@ func TestKafka(t *testing.T) {
 	})
 }
 
-func TestGraphite(t *testing.T) {
+func TestGraphite_FindsStaleOrCoarseData(t *testing.T) {
 	t.Parallel()
 	good := graphite.Inspection{URL: "http://g/render", Version: "1.1.8", ClockKnown: true, Series: 3,
 		Step: time.Second, Age: time.Second, Flush: time.Second}
@@ -424,7 +424,7 @@ func TestGraphite(t *testing.T) {
 	})
 }
 
-func TestCarbonAsItIsInstalled(t *testing.T) {
+func TestCarbon_FindsTheDefaultsOfDebian(t *testing.T) {
 	t.Parallel()
 	graphite := want()
 	graphite.FromGraphite = true
@@ -443,7 +443,7 @@ func TestCarbonAsItIsInstalled(t *testing.T) {
 	})
 }
 
-func TestResponseCache(t *testing.T) {
+func TestCache_FindsResponsesWithoutCacheFields(t *testing.T) {
 	t.Parallel()
 	set := parse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 1}, cache: {}}]\n")
 	plain := parse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 1}}]\n")
@@ -462,7 +462,7 @@ func TestResponseCache(t *testing.T) {
 	}
 }
 
-func TestMemory(t *testing.T) {
+func TestMemory_FindsBoundsOverTheLimit(t *testing.T) {
 	t.Parallel()
 	of := func(limit, proxy int64) []Finding {
 		return Memory(MemoryInspection{Admin: "http://a", Limit: limit,
@@ -501,7 +501,7 @@ func TestEnvoy_FindsRequestsThatAreTooLong(t *testing.T) {
 	}
 }
 
-func TestWrite(t *testing.T) {
+func TestWrite_WritesFindingsAndTotals(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	r := Report{Findings: []Finding{

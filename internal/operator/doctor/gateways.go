@@ -17,7 +17,7 @@ func Gateways(admin string, refused map[string]int) []Finding {
 		if n == 0 {
 			continue
 		}
-		l.fail(Finding{
+		l.addFailure(Finding{
 			What: fmt.Sprintf("the listener %s refused gateways within the last minute (addresses: %d): their token is missing or wrong",
 				name, n),
 			Why: "they get no verdicts: requests pass or fail by the failure setting of their files, and no limit holds",
@@ -25,7 +25,7 @@ func Gateways(admin string, refused map[string]int) []Finding {
 				name)})
 	}
 	if len(refused) > 0 && total == 0 {
-		l.ok("no gateway was refused within the last minute")
+		l.addOK("no gateway was refused within the last minute")
 	}
 	return l.findings
 }

@@ -26,25 +26,25 @@ func Memory(in MemoryInspection) []Finding {
 	for _, name := range slices.Sorted(maps.Keys(in.Bounds)) {
 		bound := in.Bounds[name]
 		sum += bound
-		parts = append(parts, name+" "+bytes(bound))
+		parts = append(parts, name+" "+formatBytes(bound))
 		if bound == 0 {
-			l.warn(Finding{What: name + ".max_connections is 0: connections have no bound",
+			l.addWarning(Finding{What: name + ".max_connections is 0: connections have no bound",
 				Why: "clients that open enough of them take all memory",
 				Fix: name + ": {max_connections: 10000}"})
 		}
 	}
-	what := fmt.Sprintf("connections take at most %s (%s)", bytes(sum), strings.Join(parts, ", "))
+	what := fmt.Sprintf("connections take at most %s (%s)", formatBytes(sum), strings.Join(parts, ", "))
 	switch {
 	case len(in.Bounds) == 0: // a service with listeners of its own
 	case in.Limit == 0:
-		l.ok("%s; how much memory the process may take is not known", what)
+		l.addOK("%s; how much memory the process may take is not known", what)
 	case sum > in.Limit/2:
-		l.warn(Finding{What: fmt.Sprintf("%s, and the process may take %s", what, bytes(in.Limit)),
+		l.addWarning(Finding{What: fmt.Sprintf("%s, and the process may take %s", what, formatBytes(in.Limit)),
 			Why: "a client that opens many connections with long headers can end the process; counters, caches and bodies" +
 				" need the other half",
 			Fix: "lower max_connections of these listeners, or give the process more memory"})
 	default:
-		l.ok("%s of the %s that the process may take", what, bytes(in.Limit))
+		l.addOK("%s of the %s that the process may take", what, formatBytes(in.Limit))
 	}
 	return l.findings
 }

@@ -19,7 +19,7 @@ func Redis(in redisclient.Inspection, want Expected) []Finding {
 		l.redisSilent(in)
 		return l.findings
 	}
-	l.ok("Redis %s answers", in.Version)
+	l.addOK("Redis %s answers", in.Version)
 	l.redisRole(in)
 	if _, hidden := in.Unknown["INFO"]; !hidden {
 		l.redisMemory(in)
@@ -42,7 +42,7 @@ func (l *list) redisSilent(in redisclient.Inspection) {
 	if tooFewSentinels(in) {
 		return // the Sentinels are the cause: the master itself may be well
 	}
-	l.fail(Finding{What: "it does not answer: " + in.Err,
+	l.addFailure(Finding{What: "it does not answer: " + in.Err,
 		Why: "limits are local to each process, live overrides and hot keys of others are not seen",
 		Fix: redisCLI(in.Addrs[0]) + " ping   # then start it, or fix redis.addr"})
 }
@@ -68,16 +68,16 @@ func (l *list) redisSentinels(in redisclient.Inspection) {
 		if in.Err != "" {
 			why = "no program finds the master, which may be well: " + in.Err
 		}
-		l.fail(Finding{What: fmt.Sprintf("only %d of %d Sentinels say which server is the master",
+		l.addFailure(Finding{What: fmt.Sprintf("only %d of %d Sentinels say which server is the master",
 			in.Sentinels-len(in.Silent), in.Sentinels), Why: why, Fix: "start or repair the Sentinels that follow"})
 	}
 	for _, addr := range slices.Sorted(maps.Keys(in.Silent)) {
-		l.warn(Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr],
+		l.addWarning(Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr],
 			Where: "Sentinel " + addr, Why: "when the others fail too, no program finds the master",
 			Fix: redisCLI(addr) + " SENTINEL masters   # start it, or fix redis.sentinel_master"})
 	}
 	if in.Sentinels > 0 && len(in.Silent) == 0 {
-		l.ok("all %d Sentinels know the master", in.Sentinels)
+		l.addOK("all %d Sentinels know the master", in.Sentinels)
 	}
 }
 
@@ -88,7 +88,7 @@ func (l *list) redisRights(in redisclient.Inspection, want Expected) {
 		l.redisRules(in.Rights)
 	}
 	for _, name := range in.Missing {
-		l.fail(Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)),
+		l.addFailure(Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)),
 			Why: "the programs need it", Fix: "a server that has it: docs/deploy.md names the tested ones"})
 	}
 	switch rights := in.Rights; {
@@ -98,10 +98,10 @@ func (l *list) redisRights(in redisclient.Inspection, want Expected) {
 		for i, d := range rights.Aggregator {
 			words[i] = d.Right
 		}
-		l.ok("user %s may do what limiters do; for an aggregator or to change overrides it lacks %s", rights.User,
+		l.addOK("user %s may do what limiters do; for an aggregator or to change overrides it lacks %s", rights.User,
 			strings.Join(words, " "))
 	default:
-		l.ok("user %s may do all that the programs do", rights.User)
+		l.addOK("user %s may do all that the programs do", rights.User)
 	}
 }
 
@@ -110,16 +110,16 @@ func (l *list) redisRules(r redisclient.Rights) {
 	switch {
 	case len(r.Rules) > 0:
 	case len(r.RulesChange) > 0:
-		l.ok("user %s may follow the rules in Redis; to change them it lacks +publish %s", r.User,
+		l.addOK("user %s may follow the rules in Redis; to change them it lacks +publish %s", r.User,
 			r.RulesChange[0].Right)
 	default:
-		l.ok("user %s may follow and change the rules in Redis", r.User)
+		l.addOK("user %s may follow and change the rules in Redis", r.User)
 	}
 }
 
 func (l *list) redisDenied(user string, denied []redisclient.Denied) {
 	for _, d := range denied {
-		l.fail(Finding{What: fmt.Sprintf("user %s lacks %s: %s", user, d.Right, d.Err),
+		l.addFailure(Finding{What: fmt.Sprintf("user %s lacks %s: %s", user, d.Right, d.Err),
 			Why: "the programs need it",
 			Fix: fmt.Sprintf("redis-cli ACL SETUSER %s '%s'   # and in the ACL file; docs/redis.md has the whole line",
 				user, d.Right)})
@@ -140,16 +140,16 @@ func (l *list) redisUnknown(in redisclient.Inspection, name string) {
 
 func (l *list) redisRole(in redisclient.Inspection) {
 	if in.ReadOnly || in.Role == "slave" && !in.Cluster {
-		l.fail(Finding{What: "it is a replica",
+		l.addFailure(Finding{What: "it is a replica",
 			Why: "it refuses writes (READONLY): no limit is shared and nothing is published",
 			Fix: "redis.addr: the address of its master (redis-cli INFO replication: master_host, master_port)"})
 	}
 	if in.ClusterState != "" && in.ClusterState != "ok" {
-		l.fail(Finding{What: fmt.Sprintf("the cluster reports the state %q", in.ClusterState),
+		l.addFailure(Finding{What: fmt.Sprintf("the cluster reports the state %q", in.ClusterState),
 			Why: "some or all keys cannot be reached", Fix: "redis-cli --cluster check " + in.Addrs[0]})
 	}
 	if in.WholeOnly {
-		l.warn(Finding{What: "cluster-require-full-coverage is yes",
+		l.addWarning(Finding{What: "cluster-require-full-coverage is yes",
 			Why: "when a master dies, all nodes refuse everything until a replica has taken over: all limits are local meanwhile, not just those that lay on it",
 			Fix: "redis-cli --cluster call " + in.Addrs[0] +
 				" CONFIG SET cluster-require-full-coverage no   # and in redis.conf"})
@@ -161,18 +161,21 @@ func (l *list) redisMemory(in redisclient.Inspection) {
 	const fix = "redis-cli CONFIG SET maxmemory-policy noeviction   # and in redis.conf"
 	switch {
 	case evicts && in.Evicted > 0:
-		l.fail(Finding{What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy, in.Evicted),
-			Why: "limits, hot keys and overrides are evicted like any other key: a limited or blocked client starts again",
-			Fix: fix})
+		l.addFailure(Finding{
+			What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy, in.Evicted),
+			Why:  "limits, hot keys and overrides are evicted like any other key: a limited or blocked client starts again",
+			Fix:  fix})
 	case evicts:
-		l.warn(Finding{What: fmt.Sprintf("maxmemory-policy is %s with maxmemory %s", in.Policy, bytes(in.MaxMemory)),
-			Why: "when memory is full, limits and overrides are thrown away like any other key", Fix: fix})
+		l.addWarning(Finding{
+			What: fmt.Sprintf("maxmemory-policy is %s with maxmemory %s", in.Policy, formatBytes(in.MaxMemory)),
+			Why:  "when memory is full, limits and overrides are thrown away like any other key", Fix: fix})
 	case in.MaxMemory > 0 && in.UsedMemory > in.MaxMemory/5*4:
-		l.warn(Finding{What: fmt.Sprintf("%s of %s of memory are used", bytes(in.UsedMemory), bytes(in.MaxMemory)),
-			Why: "when it is full, writes are refused: limits are local then",
-			Fix: fmt.Sprintf("redis-cli CONFIG SET maxmemory %d", 2*in.MaxMemory)})
+		l.addWarning(Finding{
+			What: fmt.Sprintf("%s of %s of memory are used", formatBytes(in.UsedMemory), formatBytes(in.MaxMemory)),
+			Why:  "when it is full, writes are refused: limits are local then",
+			Fix:  fmt.Sprintf("redis-cli CONFIG SET maxmemory %d", 2*in.MaxMemory)})
 	default:
-		l.ok("no key is evicted when memory is full")
+		l.addOK("no key is evicted when memory is full")
 	}
 }
 
@@ -180,17 +183,18 @@ func (l *list) redisDurability(in redisclient.Inspection) {
 	_, hidden := in.Unknown["CONFIG GET"]
 	switch {
 	case in.AppendOnly:
-		l.ok("written data survives a restart (appendonly)")
+		l.addOK("written data survives a restart (appendonly)")
 	case in.Overrides > 0 && !in.SavesToRDB && !hidden:
-		l.fail(Finding{What: fmt.Sprintf("it holds %d overrides and writes nothing to disk", in.Overrides),
+		l.addFailure(Finding{What: fmt.Sprintf("it holds %d overrides and writes nothing to disk", in.Overrides),
 			Why: "after a restart every live override is gone",
 			Fix: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
 	case in.Overrides > 0:
-		l.warn(Finding{What: fmt.Sprintf("it holds %d overrides and saves at most now and then (RDB)", in.Overrides),
-			Why: "after a crash the overrides of the last minutes are gone",
-			Fix: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
+		l.addWarning(Finding{
+			What: fmt.Sprintf("it holds %d overrides and saves at most now and then (RDB)", in.Overrides),
+			Why:  "after a crash the overrides of the last minutes are gone",
+			Fix:  "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
 	default:
-		l.ok("there is no live override that a restart could lose (appendonly is off)")
+		l.addOK("there is no live override that a restart could lose (appendonly is off)")
 	}
 }
 
@@ -202,15 +206,15 @@ func (l *list) redisPace(in redisclient.Inspection, want Expected) {
 		(2 * in.Worst).Round(time.Millisecond).String() + "}"
 	switch {
 	case in.Median > want.Budget:
-		l.fail(Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Fix: fix})
+		l.addFailure(Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Fix: fix})
 	case in.Median > want.Budget/2 || in.Worst > want.Budget:
-		l.warn(Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Fix: fix})
+		l.addWarning(Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Fix: fix})
 	default:
-		l.ok("%s; gate.budget is %v", what, want.Budget)
+		l.addOK("%s; gate.budget is %v", what, want.Budget)
 	}
 	off := in.ClockAhead.Abs()
 	if off <= time.Second {
-		l.ok("its clock differs from this machine's by %v", off.Round(time.Millisecond))
+		l.addOK("its clock differs from this machine's by %v", off.Round(time.Millisecond))
 		return
 	}
 	level := Warn
@@ -231,16 +235,17 @@ func (l *list) redisPublishers(in redisclient.Inspection) {
 			live++
 		}
 		if p.Takeovers > 0 {
-			l.fail(Finding{What: fmt.Sprintf("aggregator %q changed hands %d times in a second", p.Name, p.Takeovers),
-				Why: "two processes have one name: each takes the other's hot keys away",
-				Fix: "aggregator: {id: another-name}   # a name for each"})
+			l.addFailure(Finding{
+				What: fmt.Sprintf("aggregator %q changed hands %d times in a second", p.Name, p.Takeovers),
+				Why:  "two processes have one name: each takes the other's hot keys away",
+				Fix:  "aggregator: {id: another-name}   # a name for each"})
 		}
 	}
 	if live == 0 {
-		l.warn(Finding{What: "no aggregator publishes a hot set in this namespace",
+		l.addWarning(Finding{What: "no aggregator publishes a hot set in this namespace",
 			Why: "no limiter has hot keys",
 			Fix: "aggregator --redis.addr " + in.Addrs[0] + "   # and the same namespace in its file"})
 		return
 	}
-	l.ok("%d aggregators publish", live)
+	l.addOK("%d aggregators publish", live)
 }

@@ -23,48 +23,48 @@ func Unparsed(path string, err error) Finding {
 func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 	l := &list{where: cmp.Or(path, "defaults (no --config)")}
 	if len(set.Rules) == 0 {
-		l.fail(Finding{What: "there is no rule",
+		l.addFailure(Finding{What: "there is no rule",
 			Why: "no program starts with this file, and a running one keeps the rules that it has",
 			Fix: `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}}]`})
 	}
 	before := len(l.findings)
 	for _, r := range set.Rules {
-		l.rule(r, shared)
+		l.reportRule(r, shared)
 	}
 	for _, o := range set.Overrides {
-		l.override(o, now)
+		l.reportOverride(o, now)
 	}
 	if len(l.findings) == before && len(set.Rules) > 0 {
-		l.ok("%d rules and %d overrides, each can take effect", len(set.Rules), len(set.Overrides))
+		l.addOK("%d rules and %d overrides, each can take effect", len(set.Rules), len(set.Overrides))
 	}
-	l.trust(set)
-	l.upstreams(set)
+	l.reportTrustedProxies(set)
+	l.reportParseAs(set)
 	return l.findings
 }
 
-// trust reports networks of trusted proxies that hold most clients.
-func (l *list) trust(set *rules.Set) {
+// reportTrustedProxies reports networks of trusted proxies that hold most clients.
+func (l *list) reportTrustedProxies(set *rules.Set) {
 	for _, p := range set.IP.TrustedProxies {
 		if rules.IsMostClients(p) {
-			l.warn(Finding{What: "ip.trusted_proxies has " + p.String() + ": nearly every client is trusted",
+			l.addWarning(Finding{What: "ip.trusted_proxies has " + p.String() + ": nearly every client is trusted",
 				Why: "each client names any address as its own, so that neither per-IP windows nor blocks of clients hold",
 				Fix: "ip: {trusted_proxies: [10.0.0.0/24]}   # the networks of your proxies, and nothing else"})
 		}
 	}
 }
 
-// upstreams reports the presets by which the rules read targets, and the rules without parse_as.
-func (l *list) upstreams(set *rules.Set) {
+// reportParseAs reports the presets by which the rules read targets, and the rules without parse_as.
+func (l *list) reportParseAs(set *rules.Set) {
 	var without []string
 	for _, r := range set.Rules {
 		if r.ParseAs.Known {
-			l.ok("rule %s: reads targets as its upstream does: %s", r.Name, r.ParseAs)
+			l.addOK("rule %s: reads targets as its upstream does: %s", r.Name, r.ParseAs)
 		} else {
 			without = append(without, r.Name)
 		}
 	}
 	if len(without) > 0 {
-		l.warn(Finding{What: "no parse_as is set for " + strings.Join(without, ", "),
+		l.addWarning(Finding{What: "no parse_as is set for " + strings.Join(without, ", "),
 			Why: "a hot key is evaded by another spelling that the framework behind takes for the same (/Topic, /topic/, id[]=)",
 			Fix: "parse_as: express4   # the framework behind; strict if it is not known. docs/evasion.md has the list"})
 	}
@@ -73,24 +73,24 @@ func (l *list) upstreams(set *rules.Set) {
 // maxUnlimitedBurst is the maximum time for which a burst may delay a limit.
 const maxUnlimitedBurst = 60 * time.Second
 
-func (l *list) rule(r *rules.Rule, shared bool) {
+func (l *list) reportRule(r *rules.Rule, shared bool) {
 	name := "rule " + r.Name
 	if r.Hot.MinCount() <= 1 {
-		l.warn(Finding{What: fmt.Sprintf("%s: a single request in %v makes a key hot", name, r.Hot.Window),
+		l.addWarning(Finding{What: fmt.Sprintf("%s: a single request in %v makes a key hot", name, r.Hot.Window),
 			Why: "every key that is asked for is published and limited: nothing is left of \"only the hot ones\"",
 			Fix: fmt.Sprintf("hot: {rate: 100, window: %v}   # more than one request in a window", r.Hot.Window)})
 	}
 	if !r.Limit.Set {
-		l.warn(Finding{What: name + ": has no limit", Why: "its hot keys are found and shown, and never limited",
+		l.addWarning(Finding{What: name + ": has no limit", Why: "its hot keys are found and shown, and never limited",
 			Fix: fmt.Sprintf("limit: {algorithm: token_bucket, rate: %g, burst: %g}", r.Hot.Rate, 2*r.Hot.Rate)})
 		return
 	}
 	if r.Limit.Mode == hottype.ModeShadow {
-		l.warn(Finding{What: name + ": its limit is in shadow mode",
+		l.addWarning(Finding{What: name + ": its limit is in shadow mode",
 			Why: "requests that it would deny are counted and allowed", Fix: "limit: {mode: enforce}"})
 	}
 	if r.Limit.Scope == rules.ScopeCluster && !shared {
-		l.warn(Finding{What: name + ": its limit is shared by all limiters, and no Redis is configured",
+		l.addWarning(Finding{What: name + ": its limit is shared by all limiters, and no Redis is configured",
 			Why: "each process has the whole limit for itself",
 			Fix: "redis: {addr: [\"127.0.0.1:6379\"]}   # where one process is all there is: limit: {scope: instance}"})
 	}
@@ -109,22 +109,24 @@ func (l *list) ruleBurst(name string, r *rules.Rule) {
 	}
 	until := time.Duration(float64(s.Burst) / (r.Hot.Rate - perSecond) * float64(time.Second))
 	if until > maxUnlimitedBurst {
-		l.warn(Finding{What: fmt.Sprintf("%s: at its threshold of %g/s a key spends the burst of %d for %v before "+
-			"anything is denied", name, r.Hot.Rate, s.Burst, until.Round(time.Second)),
+		l.addWarning(Finding{
+			What: fmt.Sprintf("%s: at its threshold of %g/s a key spends the burst of %d for %v before "+
+				"anything is denied", name, r.Hot.Rate, s.Burst, until.Round(time.Second)),
 			Why: "most bursts of interest are over by then",
 			Fix: fmt.Sprintf("limit: {rate: %g, burst: %.0f}", perSecond, 2*perSecond)})
 	}
 }
 
-func (l *list) override(o rules.Override, now time.Time) {
+func (l *list) reportOverride(o rules.Override, now time.Time) {
 	name := fmt.Sprintf("override of %s", o.Target())
 	switch {
 	case o.Expired(now):
-		l.warn(Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339),
+		l.addWarning(Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339),
 			Why: "it has no effect any more", Fix: "take it out of the file, or give it another until"})
 	case !o.Schedule.IsZero() && o.Window(now) == rules.Window{}:
-		l.warn(Finding{What: name + ": no window of its schedule " + o.Schedule.String() + " comes before it ends",
-			Why: "it has no effect any more", Fix: "give it another until"})
+		l.addWarning(Finding{
+			What: name + ": no window of its schedule " + o.Schedule.String() + " comes before it ends",
+			Why:  "it has no effect any more", Fix: "give it another until"})
 	}
 }
 
@@ -132,7 +134,7 @@ func (l *list) override(o rules.Override, now time.Time) {
 func Counters(set *rules.Set, o detect.Options, path string) []Finding {
 	l := &list{where: cmp.Or(path, "defaults (no --config)")}
 	if err := detect.Check(set, o); err != nil {
-		l.fail(Finding{What: strings.TrimPrefix(err.Error(), "detect: "),
+		l.addFailure(Finding{What: strings.TrimPrefix(err.Error(), "detect: "),
 			Why: "the aggregator does not start with this",
 			Fix: "detect: {counters: …}   # as many as the finding says"})
 	}
@@ -164,14 +166,14 @@ func Cache(in CacheInspection, set *rules.Set) []Finding {
 	case in.Admin == "":
 		l.cacheUnknown(set)
 	case in.Err != "":
-		l.fail(Finding{What: "it does not answer: " + in.Err,
+		l.addFailure(Finding{What: "it does not answer: " + in.Err,
 			Why: "the headers of stored responses cannot be judged",
 			Fix: "hotparam doctor --admin http://127.0.0.1:9180   # and --token-file FILE if it requires a token"})
 	case !in.Present:
-		l.unknown("the headers of stored responses",
+		l.addUnknown("the headers of stored responses",
 			"this program has no response cache; name a limiter-sidecar with proxy.listen, or hotparam serve, by --admin")
 	case len(in.Silent) == 0:
-		l.ok("each stored response came with Cache-Control or Vary")
+		l.addOK("each stored response came with Cache-Control or Vary")
 	}
 	for _, s := range in.Silent {
 		l.cacheSilent(s)
@@ -184,7 +186,7 @@ func (l *list) cacheSilent(s SilentUpstream) {
 	if s.Upstream != "" {
 		upstream = "upstream " + s.Upstream
 	}
-	l.warn(Finding{
+	l.addWarning(Finding{
 		What: fmt.Sprintf("rule %s: %.0f stored responses of %s came with neither Cache-Control nor Vary",
 			s.Rule, s.Stored, upstream),
 		Why: "if they differ by language, device or another header field, one client's response is served to all",
@@ -201,7 +203,7 @@ func (l *list) cacheUnknown(set *rules.Set) {
 	}
 	if len(names) > 0 {
 		l.where = "response cache"
-		l.warn(Finding{What: "the headers of stored responses are not known, for " + strings.Join(names, ", "),
+		l.addWarning(Finding{What: "the headers of stored responses are not known, for " + strings.Join(names, ", "),
 			Why: "one client's response is served to all if the upstream sends neither Cache-Control nor Vary",
 			Fix: "hotparam doctor --admin http://127.0.0.1:9180   # the running program with the cache"})
 	}

@@ -20,15 +20,15 @@ func StatsD(in statsd.Inspection, want Expected) []Finding {
 	switch {
 	case in.Addr == "":
 	case in.AddrErr != "":
-		l.fail(Finding{What: "counts cannot be sent: " + in.AddrErr,
+		l.addFailure(Finding{What: "counts cannot be sent: " + in.AddrErr,
 			Why: "UDP has no answer: senders lose every count without an error",
 			Fix: "start the server, or fix statsd.addr"})
 	default:
-		l.ok("no sign that %s does not take datagrams (UDP reports no more)", in.Addr)
+		l.addOK("no sign that %s does not take datagrams (UDP reports no more)", in.Addr)
 	}
 	l.statsdAdmin(in)
 	if in.FileErr != "" {
-		l.fail(Finding{What: "the configuration of the server cannot be read: " + in.FileErr, Where: in.File,
+		l.addFailure(Finding{What: "the configuration of the server cannot be read: " + in.FileErr, Where: in.File,
 			Why: "an unknown value cannot be judged", Fix: "fix --statsd.config"})
 	}
 	if !in.Known {
@@ -41,7 +41,7 @@ func StatsD(in statsd.Inspection, want Expected) []Finding {
 	l.statsdIdle(in)
 	l.statsdNames(in, want)
 	for _, name := range in.Unread {
-		l.unknown(name, "its value is not written out in "+in.File)
+		l.addUnknown(name, "its value is not written out in "+in.File)
 	}
 	return l.findings
 }
@@ -50,17 +50,17 @@ func (l *list) statsdAdmin(in statsd.Inspection) {
 	switch {
 	case in.Admin == "":
 	case in.AdminErr != "":
-		l.warn(Finding{What: "the management interface does not answer: " + in.AdminErr, Where: in.Admin,
+		l.addWarning(Finding{What: "the management interface does not answer: " + in.AdminErr, Where: in.Admin,
 			Why: "how the server is set up cannot be seen; other servers than the Node.js one have no such interface",
 			Fix: "mgmt_port: 8126   // in config.js, or give the file: --statsd.config config.js"})
 	case in.Health != "up":
-		l.warn(Finding{What: "the server reports its health as " + strconv.Quote(in.Health), Where: in.Admin,
+		l.addWarning(Finding{What: "the server reports its health as " + strconv.Quote(in.Health), Where: in.Admin,
 			Why: "proxies send it nothing", Fix: "echo health up | nc -q1 " + in.Admin})
 	default:
-		l.ok("the server reports its health as up (%s)", in.Admin)
+		l.addOK("the server reports its health as up (%s)", in.Admin)
 	}
 	if n, err := strconv.ParseInt(in.BadLines, 10, 64); err == nil && n > 0 {
-		l.warn(Finding{What: fmt.Sprintf("the server could not read %d lines", n), Where: in.Admin,
+		l.addWarning(Finding{What: fmt.Sprintf("the server could not read %d lines", n), Where: in.Admin,
 			Why: "their counts are lost",
 			Fix: "dumpMessages: true   // in config.js, for a moment: the log shows the lines"})
 	}
@@ -69,7 +69,7 @@ func (l *list) statsdAdmin(in statsd.Inspection) {
 func (l *list) statsdFlush(in statsd.Inspection, want Expected) {
 	flush := FlushOf(in)
 	if flush <= want.Window {
-		l.ok("flushInterval %v is within the shortest window of %v", flush, want.Window)
+		l.addOK("flushInterval %v is within the shortest window of %v", flush, want.Window)
 		return
 	}
 	level, why := Warn, "the history in Graphite does not show keys that were hot for less; detection happens elsewhere"
@@ -96,10 +96,10 @@ func FlushOf(in statsd.Inspection) time.Duration {
 
 func (l *list) statsdIdle(in statsd.Inspection) {
 	if in.Settings["deleteIdleStats"] == "true" || in.Settings["deleteCounters"] == "true" {
-		l.ok("counters that are idle are forgotten")
+		l.addOK("counters that are idle are forgotten")
 		return
 	}
-	l.fail(Finding{What: "deleteIdleStats and deleteCounters are off",
+	l.addFailure(Finding{What: "deleteIdleStats and deleteCounters are off",
 		Why: "the server keeps every key that was ever counted and sends a 0 for it at every flush, for ever: memory and carbon fill up with yesterday's keys",
 		Fix: "deleteIdleStats: true   // in config.js"})
 }
@@ -108,13 +108,13 @@ func (l *list) statsdNames(in statsd.Inspection, want Expected) {
 	sanitizes := in.Settings["keyNameSanitize"] != "false"
 	switch {
 	case want.Plain && sanitizes:
-		l.fail(Finding{What: "the server rewrites names (keyNameSanitize), and names.style is plain",
+		l.addFailure(Finding{What: "the server rewrites names (keyNameSanitize), and names.style is plain",
 			Why: "it drops % and & from names: different keys become one, and none can be read back",
 			Fix: "names: {style: hp1}   # in hotparam's file, for all programs; or keyNameSanitize: false in config.js"})
 	case sanitizes:
-		l.ok("names of style hp1 pass keyNameSanitize unchanged")
+		l.addOK("names of style hp1 pass keyNameSanitize unchanged")
 	default:
-		l.ok("the server leaves names as they are")
+		l.addOK("the server leaves names as they are")
 	}
 	l.statsdNamespace(in, want)
 }
@@ -128,10 +128,10 @@ func (l *list) statsdNamespace(in statsd.Inspection, want Expected) {
 	}
 	if !want.FromGraphite || strings.HasPrefix(want.Prefix, writes) || in.Settings["graphite > globalPrefix"] != "" ||
 		in.Settings["graphite > prefixCounter"] != "" {
-		l.ok("counters are written as %s.…", writes)
+		l.addOK("counters are written as %s.…", writes)
 		return
 	}
-	l.fail(Finding{What: fmt.Sprintf("counters are written as %s.… (legacyNamespace), and asked for as %s.…",
+	l.addFailure(Finding{What: fmt.Sprintf("counters are written as %s.… (legacyNamespace), and asked for as %s.…",
 		writes, want.Prefix),
 		Why: "the question finds nothing, or rates per second in the place of counts",
 		Fix: settings + "   # in hotparam's file"})
@@ -143,37 +143,39 @@ func UDP(in udpstat.Inspection) []Finding {
 		"net.core.rmem_max = %[1]d", in.Asked)
 	switch {
 	case in.Granted < 0:
-		l.unknown("the UDP receive buffer", in.Err)
+		l.addUnknown("the UDP receive buffer", in.Err)
 	case in.Granted < in.Asked:
-		l.warn(Finding{What: fmt.Sprintf("a StatsD listener asks for a receive buffer of %s and is granted %s",
-			bytes(in.Asked), bytes(in.Granted)),
+		l.addWarning(Finding{What: fmt.Sprintf("a StatsD listener asks for a receive buffer of %s and is granted %s",
+			formatBytes(in.Asked), formatBytes(in.Granted)),
 			Where: fmt.Sprintf("net.core.rmem_max = %d", in.MaxBuffer),
 			Why:   "while the process waits for a processor the buffer fills, and the kernel throws counts away without a word",
 			Fix:   fix})
 	default:
-		l.ok("UDP sockets are granted the receive buffer of %s that they ask for", bytes(in.Granted))
+		l.addOK("UDP sockets are granted the receive buffer of %s that they ask for", formatBytes(in.Granted))
 	}
 	lost, before := in.After.RcvbufErrors-in.Before.RcvbufErrors, in.After.RcvbufErrors
 	switch {
 	case in.Granted >= 0 && in.Err != "":
-		l.unknown("the count of lost datagrams", in.Err)
+		l.addUnknown("the count of lost datagrams", in.Err)
 	case lost > 0:
-		l.fail(Finding{What: fmt.Sprintf("%d UDP datagrams were thrown away in the last %v because a receive buffer "+
-			"was full", lost, in.Between),
+		l.addFailure(Finding{
+			What: fmt.Sprintf("%d UDP datagrams were thrown away in the last %v because a receive buffer "+
+				"was full", lost, in.Between),
 			Where: "/proc/net/snmp, Udp RcvbufErrors",
 			Why:   "counts are being lost right now: keys look colder than they are",
 			Fix:   fix + "; then give the listener more processor time"})
 	case before > 0:
-		l.warn(Finding{What: fmt.Sprintf("%d UDP datagrams were thrown away since the machine started, none in the "+
-			"last %v", before, in.Between),
+		l.addWarning(Finding{
+			What: fmt.Sprintf("%d UDP datagrams were thrown away since the machine started, none in the "+
+				"last %v", before, in.Between),
 			Where: "/proc/net/snmp, Udp RcvbufErrors",
 			Why:   "bursts do not fit into the receive buffer of some program on this machine",
 			Fix:   fix})
 	case in.Err == "":
-		l.ok("no UDP datagram was thrown away since the machine started")
+		l.addOK("no UDP datagram was thrown away since the machine started")
 	}
 	if grown := in.After.InErrors - in.Before.InErrors - lost; grown > 0 {
-		l.warn(Finding{What: fmt.Sprintf("%d UDP datagrams came with errors in the last %v", grown, in.Between),
+		l.addWarning(Finding{What: fmt.Sprintf("%d UDP datagrams came with errors in the last %v", grown, in.Between),
 			Where: "/proc/net/snmp, Udp InErrors", Why: "their counts are lost",
 			Fix: "nstat -az 'Udp*'   # tells which errors; then look at the network"})
 	}
@@ -194,14 +196,14 @@ func CheckSenders(s Senders, set *rules.Set, path string) []Finding {
 	l := &list{where: "statsd.listen"}
 	for _, addr := range s.Listen {
 		switch {
-		case !open(addr):
-			l.ok("%s takes lines of this machine only", addr)
+		case !isReachable(addr):
+			l.addOK("%s takes lines of this machine only", addr)
 		case len(s.Allow) == 0:
-			l.warn(Finding{What: addr + " takes lines from every address",
+			l.addWarning(Finding{What: addr + " takes lines from every address",
 				Why: "any sender that reaches it can make a key hot, and so have it limited, or hide one that is; over UDP with any source address",
 				Fix: "statsd: {allow: [10.0.0.0/8]}   # the networks of your senders; or listen on 127.0.0.1 or unix:/path"})
 		default:
-			l.ok("%s takes lines from %s only", addr, strings.Join(s.Allow, ", "))
+			l.addOK("%s takes lines from %s only", addr, strings.Join(s.Allow, ", "))
 		}
 	}
 	l.where = path
@@ -211,13 +213,15 @@ func CheckSenders(s Senders, set *rules.Set, path string) []Finding {
 		}
 		switch {
 		case s.NoClientsSetting != "":
-			l.fail(Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and with %s senders do not name clients",
-				r.Name, r.Hot.MinClients, s.NoClientsSetting),
+			l.addFailure(Finding{
+				What: fmt.Sprintf("rule %s wants min_clients %d, and with %s senders do not name clients",
+					r.Name, r.Hot.MinClients, s.NoClientsSetting),
 				Why: "requests without a client count as one client: none of its keys becomes hot",
 				Fix: "take " + s.NoClientsSetting + " away, or min_clients"})
 		case s.Graphite:
-			l.warn(Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and Graphite does not know clients", r.Name,
-				r.Hot.MinClients),
+			l.addWarning(Finding{
+				What: fmt.Sprintf("rule %s wants min_clients %d, and Graphite does not know clients", r.Name,
+					r.Hot.MinClients),
 				Why: "min_clients holds nothing back: a client in a loop makes a key hot",
 				Fix: "take min_clients away, or counts by StatsD or Kafka"})
 		}
@@ -225,8 +229,8 @@ func CheckSenders(s Senders, set *rules.Set, path string) []Finding {
 	return l.findings
 }
 
-// open reports whether other machines can reach an address to listen on.
-func open(addr string) bool {
+// isReachable reports whether other machines can reach an address to listen on.
+func isReachable(addr string) bool {
 	if strings.HasPrefix(addr, "unix") {
 		return false
 	}

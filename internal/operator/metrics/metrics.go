@@ -65,7 +65,7 @@ const maxLabel = 200
 
 // labelValue makes s printable and cuts a long value, with a hash that keeps cut values apart.
 func labelValue(s string) string {
-	shown := printable(s)
+	shown := encodePrintable(s)
 	if len(shown) <= maxLabel {
 		return shown
 	}
@@ -73,8 +73,8 @@ func labelValue(s string) string {
 	return shown[:maxLabel-17] + "~" + hex.EncodeToString(sum[:8])
 }
 
-// printable percent-encodes bytes that are not plain ASCII; keys hold such bytes only in paths.
-func printable(s string) string {
+// encodePrintable percent-encodes bytes that are not plain ASCII; keys hold such bytes only in paths.
+func encodePrintable(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f {

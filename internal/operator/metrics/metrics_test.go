@@ -42,7 +42,7 @@ func has(t *testing.T, got string, lines ...string) {
 	}
 }
 
-func TestValues(t *testing.T) {
+func TestOf_SendsEachKindOfValue(t *testing.T) {
 	t.Parallel()
 	latency := guarded.Latency{Sum: time.Minute}
 	latency.Bounds[0], latency.Bounds[1] = time.Millisecond, time.Second
@@ -85,7 +85,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-func TestOverviewIsByRule(t *testing.T) {
+func TestOf_LabelsTheOverviewByRule(t *testing.T) {
 	t.Parallel()
 	got := scrape(t, metrics.Of(func() admin.Overview {
 		return admin.Overview{Rules: map[string]admin.RuleOverview{
@@ -99,7 +99,7 @@ func TestOverviewIsByRule(t *testing.T) {
 }
 
 // Clients choose the keys, which may hold any bytes and be long.
-func TestHostileKeysAreLabels(t *testing.T) {
+func TestOf_EscapesHostileKeysInLabels(t *testing.T) {
 	t.Parallel()
 	long := "/" + strings.Repeat("x", 300)
 	hot := []hottype.HotKey{

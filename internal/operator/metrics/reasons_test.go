@@ -20,7 +20,7 @@ import (
 
 // A reason is added by one constant and one entry of the table in hottype. This test names each
 // place that shows reasons and finds all of them there.
-func TestEachReasonIsEverywhere(t *testing.T) {
+func TestEachReason_IsShownEverywhere(t *testing.T) {
 	t.Parallel()
 	api, err := os.ReadFile("../admin/openapi.json")
 	if err != nil {

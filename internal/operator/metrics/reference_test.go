@@ -20,7 +20,7 @@ func (g group) fill() metrics.Collector {
 }
 
 // Names follow the conventions of Prometheus, which promtool check metrics checks, and two further ones.
-func TestNamesFollowTheConventions(t *testing.T) {
+func TestMetricNames_FollowTheConventions(t *testing.T) {
 	t.Parallel()
 	var parts []metrics.Collector
 	for _, g := range groups() {

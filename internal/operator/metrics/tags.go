@@ -24,14 +24,17 @@ import (
 //   - label names the keys of a map; without metric, a string field is a label of its whole struct.
 //   - prefix goes before the names in a struct, and help without metric replaces {} in its helps.
 func Of[S any](stats func() S, prefix ...string) Collector {
-	return collect(reader{prefix: strings.Join(prefix, "")}.of(reflect.TypeFor[S]()), func() any { return stats() })
+	return newCollector(reader{prefix: strings.Join(prefix, "")}.senderOf(reflect.TypeFor[S]()),
+		func() any { return stats() })
 }
 
 // OfAny returns a collector like Of, for statistics whose type is not known before they are read: OfAny reads them once
 // itself.
-func OfAny(stats func() any) Collector { return collect(reader{}.of(reflect.TypeOf(stats())), stats) }
+func OfAny(stats func() any) Collector {
+	return newCollector(reader{}.senderOf(reflect.TypeOf(stats())), stats)
+}
 
-func collect(send sender, stats func() any) Collector {
+func newCollector(send sender, stats func() any) Collector {
 	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) {
 		send(scrape{to: to}, reflect.ValueOf(stats()))
 	})
@@ -46,7 +49,7 @@ type scrape struct {
 	labels []string
 }
 
-func (s scrape) with(label string) scrape {
+func (s scrape) withLabel(label string) scrape {
 	s.labels = append(slices.Clip(s.labels), labelValue(label))
 	return s
 }
@@ -57,18 +60,18 @@ type reader struct {
 	labels       []string
 }
 
-// of returns the sender of a type that holds metrics at any depth.
-func (r reader) of(t reflect.Type) sender {
+// senderOf returns the sender of a type that holds metrics at any depth.
+func (r reader) senderOf(t reflect.Type) sender {
 	switch t.Kind() {
 	case reflect.Pointer:
-		inner := r.of(t.Elem())
+		inner := r.senderOf(t.Elem())
 		return func(to scrape, v reflect.Value) {
 			if !v.IsNil() {
 				inner(to, v.Elem())
 			}
 		}
 	case reflect.Slice:
-		inner := r.of(t.Elem())
+		inner := r.senderOf(t.Elem())
 		return func(to scrape, v reflect.Value) {
 			for i := range v.Len() {
 				inner(to, v.Index(i))
@@ -76,14 +79,14 @@ func (r reader) of(t reflect.Type) sender {
 		}
 	case reflect.Map:
 		r.labels = append(slices.Clip(r.labels), r.label)
-		return eachKey(r.of(t.Elem()))
+		return mapSender(r.senderOf(t.Elem()))
 	case reflect.Struct:
-		return r.ofStruct(t)
+		return r.structSender(t)
 	}
 	return func(scrape, reflect.Value) {}
 }
 
-func (r reader) ofStruct(t reflect.Type) sender {
+func (r reader) structSender(t reflect.Type) sender {
 	var labels []int // fields
 	var fields []sender
 	for i := range t.NumField() {
@@ -102,16 +105,16 @@ func (r reader) ofStruct(t reflect.Type) sender {
 		case !f.IsExported():
 			continue
 		case name != "":
-			send = inner.metric(f.Type, r.prefix+name, strings.ReplaceAll(f.Tag.Get("help"), "{}", r.what))
+			send = inner.metricSender(f.Type, r.prefix+name, strings.ReplaceAll(f.Tag.Get("help"), "{}", r.what))
 		default:
 			inner.prefix, inner.what = r.prefix+f.Tag.Get("prefix"), f.Tag.Get("help")
-			send = inner.of(f.Type)
+			send = inner.senderOf(f.Type)
 		}
 		fields = append(fields, func(to scrape, v reflect.Value) { send(to, v.Field(i)) })
 	}
 	return func(to scrape, v reflect.Value) {
 		for _, i := range labels {
-			to = to.with(v.Field(i).String())
+			to = to.withLabel(v.Field(i).String())
 		}
 		for _, send := range fields {
 			send(to, v)
@@ -119,8 +122,8 @@ func (r reader) ofStruct(t reflect.Type) sender {
 	}
 }
 
-// metric returns the sender of a field that is a metric, or of one metric for each key of a map or each reason.
-func (r reader) metric(t reflect.Type, name, help string) sender {
+// metricSender returns the sender of a field that is a metric, or of one metric for each key of a map or each reason.
+func (r reader) metricSender(t reflect.Type, name, help string) sender {
 	if help == "" {
 		panic(fmt.Sprintf("metrics: %s has no help", name))
 	}
@@ -137,23 +140,23 @@ func (r reader) metric(t reflect.Type, name, help string) sender {
 	}
 	desc := prometheus.NewDesc(name, help, r.labels, nil)
 	one := func(to scrape, v reflect.Value) {
-		to.to <- prometheus.MustNewConstMetric(desc, kind, number(v), to.labels...)
+		to.to <- prometheus.MustNewConstMetric(desc, kind, numberOf(v), to.labels...)
 	}
 	switch {
 	case byReason:
 		return func(to scrape, v reflect.Value) {
 			for reason, n := range v.Interface().(reasons).All() {
-				one(to.with(reason.String()), reflect.ValueOf(n))
+				one(to.withLabel(reason.String()), reflect.ValueOf(n))
 			}
 		}
 	case t == reflect.TypeFor[guarded.Latency]():
-		return func(to scrape, v reflect.Value) { histogram(to, desc, v.Interface().(guarded.Latency)) }
+		return func(to scrape, v reflect.Value) { sendHistogram(to, desc, v.Interface().(guarded.Latency)) }
 	case t.Kind() == reflect.Map:
-		return eachKey(one)
+		return mapSender(one)
 	case t.Kind() == reflect.String:
-		return func(to scrape, v reflect.Value) { one(to.with(v.String()), reflect.ValueOf(1)) }
+		return func(to scrape, v reflect.Value) { one(to.withLabel(v.String()), reflect.ValueOf(1)) }
 	}
-	number(reflect.Zero(t)) // panics at registration, not at a scrape
+	numberOf(reflect.Zero(t)) // panics at registration, not at a scrape
 	return one
 }
 
@@ -164,8 +167,8 @@ type reasons interface {
 // maxNames bounds the number of values of a label from a configuration that are shown.
 const maxNames = 100
 
-// eachKey sends the first maxNames entries of a map, whose keys are a label.
-func eachKey(inner sender) sender {
+// mapSender returns a sender of the first maxNames entries of a map, whose keys are a label.
+func mapSender(inner sender) sender {
 	return func(to scrape, v reflect.Value) {
 		entries := map[string]reflect.Value{}
 		for key, entry := range v.Seq2() {
@@ -173,12 +176,12 @@ func eachKey(inner sender) sender {
 		}
 		names := slices.Sorted(maps.Keys(entries))
 		for _, name := range names[:min(len(names), maxNames)] {
-			inner(to.with(name), entries[name])
+			inner(to.withLabel(name), entries[name])
 		}
 	}
 }
 
-func histogram(to scrape, desc *prometheus.Desc, l guarded.Latency) {
+func sendHistogram(to scrape, desc *prometheus.Desc, l guarded.Latency) {
 	cumulative, count := make(map[float64]uint64, len(l.Bounds)), uint64(0)
 	for i, n := range l.Counts {
 		count += n
@@ -191,7 +194,7 @@ func histogram(to scrape, desc *prometheus.Desc, l guarded.Latency) {
 	}
 }
 
-func number(v reflect.Value) float64 {
+func numberOf(v reflect.Value) float64 {
 	switch x := v.Interface().(type) {
 	case time.Time:
 		if x.IsZero() {

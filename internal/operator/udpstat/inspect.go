@@ -39,10 +39,10 @@ type UDP struct {
 // Inspect asks for a receive buffer of buffer bytes on a socket of its own, and reads the counters twice. It takes as
 // long as between.
 func Inspect(ctx context.Context, buffer int, between time.Duration) Inspection {
-	return inspect(ctx, "/proc", buffer, between)
+	return inspectProc(ctx, "/proc", buffer, between)
 }
 
-func inspect(ctx context.Context, proc string, buffer int, between time.Duration) Inspection {
+func inspectProc(ctx context.Context, proc string, buffer int, between time.Duration) Inspection {
 	in := Inspection{MaxBuffer: -1, Asked: int64(buffer), Granted: -1, Between: between}
 	var problems []string
 	note := func(err error) {
@@ -53,7 +53,7 @@ func inspect(ctx context.Context, proc string, buffer int, between time.Duration
 	var err error
 	in.MaxBuffer, err = readNumber(filepath.Join(proc, "sys/net/core/rmem_max"))
 	note(err)
-	in.Granted, err = grant(ctx, buffer)
+	in.Granted, err = requestBuffer(ctx, buffer)
 	note(err)
 	in.Before, err = readUDP(filepath.Join(proc, "net/snmp"))
 	note(err)
@@ -78,9 +78,9 @@ func readNumber(path string) (int64, error) {
 	return n, nil
 }
 
-// grant opens a socket on loopback, asks for a receive buffer, and reads its size back. The kernel doubles the
+// requestBuffer opens a socket on loopback, asks for a receive buffer, and reads its size back. The kernel doubles the
 // requested size for its book-keeping, so that half of the size that it reports can be used.
-func grant(ctx context.Context, buffer int) (int64, error) {
+func requestBuffer(ctx context.Context, buffer int) (int64, error) {
 	var lc net.ListenConfig
 	pc, err := lc.ListenPacket(ctx, "udp", "127.0.0.1:0")
 	if err != nil {
@@ -115,12 +115,12 @@ func readUDP(path string) (UDP, error) {
 			names = fields
 			continue
 		}
-		return udpOf(names, fields, path)
+		return parseUDP(names, fields, path)
 	}
 	return UDP{}, fmt.Errorf("udpstat: %s has no Udp lines", path)
 }
 
-func udpOf(names, values []string, path string) (UDP, error) {
+func parseUDP(names, values []string, path string) (UDP, error) {
 	var u UDP
 	for i, name := range names[:min(len(names), len(values))] {
 		to := map[string]*int64{"InDatagrams": &u.InDatagrams, "InErrors": &u.InErrors,

@@ -32,9 +32,9 @@ func fakeProc(t *testing.T, rmem, snmp string) string {
 	return dir
 }
 
-func TestInspectReadsTheKernel(t *testing.T) {
+func TestInspect_ReadsTheKernel(t *testing.T) {
 	t.Parallel()
-	in := inspect(context.Background(), fakeProc(t, "212992\n", snmp), 65536, 0)
+	in := inspectProc(context.Background(), fakeProc(t, "212992\n", snmp), 65536, 0)
 	want := UDP{InDatagrams: 1000, InErrors: 7, RcvbufErrors: 5}
 	if in.MaxBuffer != 212992 || in.Before != want || in.After != want {
 		t.Errorf("inspection %+v", in)
@@ -44,13 +44,13 @@ func TestInspectReadsTheKernel(t *testing.T) {
 	}
 }
 
-func TestInspectSaysWhatItCannotRead(t *testing.T) {
+func TestInspect_ReportsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	for name, proc := range map[string]string{
 		"rmem_max": fakeProc(t, "much", snmp), "no Udp lines": fakeProc(t, "1", "Ip: 1\n"),
 		"InErrors": fakeProc(t, "1", "Udp: InErrors\nUdp: x\n"), "no such file": t.TempDir(),
 	} {
-		if in := inspect(context.Background(), proc, 4096, 0); !strings.Contains(in.Err, name) {
+		if in := inspectProc(context.Background(), proc, 4096, 0); !strings.Contains(in.Err, name) {
 			t.Errorf("problems %q, want them to name %q", in.Err, name)
 		}
 	}
