@@ -123,7 +123,7 @@ func (s *site) want(status int, target string, header ...string) {
 	}
 }
 
-func TestCaddyLimits(t *testing.T) {
+func TestHandler_LimitsHotValues(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t}")
 	for range 3 {
 		s.want(200, "/topic?id=viral")
@@ -143,7 +143,7 @@ func TestCaddyLimits(t *testing.T) {
 }
 
 // The charges of a limit survive a reload of Caddy's configuration, and changed rules apply from then on.
-func TestReload(t *testing.T) {
+func TestHandler_KeepsChargesOverReloads(t *testing.T) {
 	lines := "\thotparam {\n\t\trules RULES\n\t}"
 	s := serve(t, lines)
 	for range 3 {
@@ -163,14 +163,14 @@ func TestReload(t *testing.T) {
 }
 
 // The request counted is the request that the application sees.
-func TestRewritesComeFirst(t *testing.T) {
+func TestHandler_JudgesRewrittenRequests(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t}\n\turi strip_prefix /site")
 	s.want(429, "/site/topic?id=blocked")
 	s.want(200, "/other")
 }
 
 // Caddy encodes the path of its URL again and removes hop-by-hop fields, both before a request is judged.
-func TestWhatIsJudgedIsSent(t *testing.T) {
+func TestHandler_JudgesWhatIsSent(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t}")
 	s.write(
 		"rules:\n  - {name: topic, match: {path: '/articles/{id}/{slug}'}, params: [path.id], hot: {rate: 1000000}}\n" +
@@ -199,7 +199,7 @@ func TestWhatIsJudgedIsSent(t *testing.T) {
 }
 
 // The client option identifies clients; the address identifies a client for which it is empty.
-func TestClient(t *testing.T) {
+func TestHandler_IdentifiesClientsByPlaceholders(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n\t}")
 	s.write(
 		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000}}]\nip: {fixed: {limit: 1, window: 24h}}\n",
@@ -211,7 +211,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-func TestWrongSettings(t *testing.T) {
+func TestHandler_RejectsWrongSettings(t *testing.T) {
 	s := serve(t, "\thotparam")
 	s.write("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: fast}}]\n")
 	for lines, want := range map[string]string{
@@ -235,7 +235,7 @@ func TestWrongSettings(t *testing.T) {
 }
 
 // The Caddyfile directive becomes the same settings in JSON.
-func TestCaddyfile(t *testing.T) {
+func TestUnmarshalCaddyfile_ReadsEachOption(t *testing.T) {
 	t.Parallel()
 	config, err := adapt(
 		":1 {\n\thotparam {\n\t\trules a\n\t\tredis b\n\t\tstatsd c\n\t\tbudget 30ms\n\t\tclient {http.auth.user.id}\n\t}\n}\n",
@@ -255,7 +255,7 @@ func TestCaddyfile(t *testing.T) {
 
 // A request for a blocked value does not reach the application even if it is long, and a request for another value has
 // the response that Caddy sends without the module: 431 if it is too long for Caddy.
-func TestLongRequestsAreJudged(t *testing.T) {
+func TestHandler_JudgesLongRequests(t *testing.T) {
 	var heads []string
 	for _, n := range []int{1 << 10, 8 << 10, 15 << 10, 32 << 10, 64 << 10} {
 		pad := strings.Repeat("p", n)

@@ -10,8 +10,9 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
-// TestOutcomes runs the suite with a handler that takes a running pipeline by its settings: the pipeline of the suite.
-func TestOutcomes(t *testing.T) {
+// TestHandler_ReportsOutcomes runs the suite with a handler that takes a running pipeline by its settings: the pipeline
+// of the suite.
+func TestHandler_ReportsOutcomes(t *testing.T) {
 	adaptertest.Outcomes(t, "go", func(t *testing.T, p *hotparam.Pipeline, answer func(string) (int, string)) string {
 		suite := &process{pipeline: p, stop: func() {}, ended: make(chan error)}
 		close(suite.ended)

@@ -58,7 +58,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if in.Spec().IsClient {
 			return next(ctx, in)
 		}
-		fields, j, err := i.judge(Call{ctx, in.Spec().Procedure, in.Header(), in.Peer(), in.Any()})
+		fields, j, err := i.decideCall(Call{ctx, in.Spec().Procedure, in.Header(), in.Peer(), in.Any()})
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +80,7 @@ func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		call := Call{ctx, conn.Spec().Procedure, conn.RequestHeader(), conn.Peer(), nil}
-		fields, j, err := i.judge(call)
+		fields, j, err := i.decideCall(call)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (s *judged) Receive(m any) (err error) {
 		return err
 	}
 	s.call.Message = m
-	_, j, err := s.judge(s.call)
+	_, j, err := s.decideCall(s.call)
 	if err != nil {
 		return err
 	}
@@ -138,13 +138,13 @@ func (s *judged) Send(m any) error {
 	return s.StreamingHandlerConn.Send(m)
 }
 
-// judge decides a call. It returns the fields of a response, or the error with which a denied call ends.
-func (i *interceptor) judge(c Call) (http.Header, *adapter.Decision, error) {
+// decideCall decides a call. It returns the fields of a response, or the error with which a denied call ends.
+func (i *interceptor) decideCall(c Call) (http.Header, *adapter.Decision, error) {
 	decide := i.layer.Decide
 	if c.Message == nil {
 		decide = i.layer.DecideOpening
 	}
-	j, err := decide(c, i.request(c))
+	j, err := decide(c, i.requestOf(c))
 	if err != nil || j.Reason == 0 {
 		return nil, j, err
 	}
@@ -169,8 +169,8 @@ func (i *interceptor) judge(c Call) (http.Header, *adapter.Decision, error) {
 	return nil, nil, refusal
 }
 
-// request returns the call as rules see it.
-func (i *interceptor) request(c Call) *http.Request {
+// requestOf returns the call as rules see it.
+func (i *interceptor) requestOf(c Call) *http.Request {
 	target := c.Procedure
 	if i.o.Query != nil {
 		if query := i.o.Query(c).Encode(); query != "" {

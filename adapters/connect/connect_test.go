@@ -95,7 +95,7 @@ func get(t *testing.T, s *httptest.Server, id, client string, opts ...connect.Cl
 	return out.Header(), nil
 }
 
-func TestUnary(t *testing.T) {
+func TestWrapUnary_LimitsCalls(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]connect.ClientOption{
 		"connect": nil, "connect by GET": {connect.WithHTTPGet()}, "grpc": {connect.WithGRPC()},
@@ -127,7 +127,7 @@ func TestUnary(t *testing.T) {
 	}
 }
 
-func TestStream(t *testing.T) {
+func TestWrapStreamingHandler_LimitsStreams(t *testing.T) {
 	t.Parallel()
 	for each, want := range map[bool]connect.Code{false: 0, true: connect.CodeResourceExhausted} {
 		s := site(t, hotparamconnect.Options{Query: query, EachMessage: each})
@@ -144,7 +144,7 @@ func TestStream(t *testing.T) {
 
 // Streams open before their topic is known, so an opening is not counted for the key of calls without a topic. Their
 // messages are counted for the topics that they name.
-func TestStream_OpensWithoutACount(t *testing.T) {
+func TestWrapStreamingHandler_OpensWithoutACount(t *testing.T) {
 	t.Parallel()
 	for each, want := range map[bool]uint64{false: 0, true: 4} {
 		p := pipeline(t)
@@ -166,7 +166,7 @@ func TestStream_OpensWithoutACount(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestOptions_ApplyToCalls(t *testing.T) {
 	t.Parallel()
 	o := hotparamconnect.Options{Query: query}
 	o.Skip = func(c hotparamconnect.Call) bool { return c.Message.(*text).GetValue() == "health" }

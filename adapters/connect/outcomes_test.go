@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
-func TestOutcomes(t *testing.T) {
+func TestNew_ReportsOutcomes(t *testing.T) {
 	adaptertest.OutcomesBy(t, "go", "/shop.v1.Topics/Get", "/shop.v1.Topics/List", func(t *testing.T,
 		p *hotparam.Pipeline, answer func(string) (int, string)) adaptertest.Ask {
 		s := serve(t, p, hotparamconnect.Options{Query: query}, func(id string) error {
@@ -46,9 +46,9 @@ rules:
 ip: {in_flight: {limit: 1, lease: 1h}, trusted_proxies: [127.0.0.1]}
 `
 
-// TestCallsHoldTheirPlace checks that a stream holds its slot until it ends, also if its client goes away, and that a
-// handler that panics releases its slot.
-func TestCallsHoldTheirPlace(t *testing.T) {
+// TestNew_HoldsSlotsUntilCallsEnd checks that a stream holds its slot until it ends, also if its client goes away, and
+// that a handler that panics releases its slot.
+func TestNew_HoldsSlotsUntilCallsEnd(t *testing.T) {
 	p := adaptertest.Pipeline(t, []byte(oneEach))
 	s := serve(t, p, hotparamconnect.Options{Query: query}, func(id string) error {
 		if id == "panic" {

@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
-func TestAdapter(t *testing.T) {
+func TestNew_PassesTheAdapterSuite(t *testing.T) {
 	t.Parallel()
 	adaptertest.Run(t, adaptertest.Site[echo.Context]{
 		ParseAs: "echo",
@@ -36,14 +36,14 @@ func TestAdapter(t *testing.T) {
 	})
 }
 
-func TestCacheAroundIt(t *testing.T) {
+func TestPipeline_CachesAroundEcho(t *testing.T) {
 	t.Parallel()
 	e, n := echo.New(), atomic.Int64{}
 	e.GET("/topic", func(c echo.Context) error { return c.String(200, fmt.Sprint("answer ", n.Add(1))) })
 	adaptertest.Cached(t, "echo", e)
 }
 
-func TestOutcomes(t *testing.T) {
+func TestNew_ReportsOutcomes(t *testing.T) {
 	t.Parallel()
 	adaptertest.Outcomes(t, "echo", func(t *testing.T, p *hotparam.Pipeline, answer func(string) (int, string)) string {
 		e := echo.New()

@@ -26,7 +26,7 @@ func New(p *hotparam.Pipeline, o Options) fiber.Handler {
 	layer := adapter.New(p, o)
 	return func(c fiber.Ctx) error {
 		w := &writer{c: c, header: http.Header{}}
-		j, err := layer.Enforce(c, w, request(c))
+		j, err := layer.Enforce(c, w, requestOf(c))
 		w.setHeader()
 		if err != nil || j == nil {
 			return err
@@ -53,8 +53,8 @@ func statusOf(c fiber.Ctx, err error) int {
 	return http.StatusInternalServerError
 }
 
-// request returns the request as fasthttp received it. It copies everything, because fasthttp reuses its memory.
-func request(c fiber.Ctx) *http.Request {
+// requestOf returns the request as fasthttp received it. It copies everything, because fasthttp reuses its memory.
+func requestOf(c fiber.Ctx) *http.Request {
 	in := &c.RequestCtx().Request
 	r := &http.Request{
 		Method: string(in.Header.Method()), RequestURI: string(in.Header.RequestURI()), Host: string(in.Host()),

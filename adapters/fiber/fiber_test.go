@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
-func TestAdapter(t *testing.T) {
+func TestNew_PassesTheAdapterSuite(t *testing.T) {
 	t.Parallel()
 	adaptertest.Run(t, adaptertest.Site[fiber.Ctx]{
 		ParseAs: "fiber",
@@ -49,7 +49,7 @@ func serve(t *testing.T, app *fiber.App) (addr string) {
 	return ln.Addr().String()
 }
 
-func TestOutcomes(t *testing.T) {
+func TestNew_ReportsOutcomes(t *testing.T) {
 	t.Parallel()
 	adaptertest.Outcomes(t, "fiber", func(t *testing.T, p *hotparam.Pipeline,
 		answer func(string) (int, string)) string {

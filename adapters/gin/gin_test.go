@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
-func TestAdapter(t *testing.T) {
+func TestNew_PassesTheAdapterSuite(t *testing.T) {
 	gin.SetMode(gin.TestMode)
 	adaptertest.Run(t, adaptertest.Site[*gin.Context]{
 		ParseAs: "gin",
@@ -33,14 +33,14 @@ func TestAdapter(t *testing.T) {
 	})
 }
 
-func TestCacheAroundIt(t *testing.T) {
+func TestPipeline_CachesAroundGin(t *testing.T) {
 	gin.SetMode(gin.TestMode)
 	r, n := gin.New(), atomic.Int64{}
 	r.GET("/topic", func(c *gin.Context) { c.String(200, "answer %d", n.Add(1)) })
 	adaptertest.Cached(t, "gin", r)
 }
 
-func TestOutcomes(t *testing.T) {
+func TestNew_ReportsOutcomes(t *testing.T) {
 	gin.SetMode(gin.TestMode)
 	adaptertest.Outcomes(t, "gin", func(t *testing.T, p *hotparam.Pipeline, answer func(string) (int, string)) string {
 		r := gin.New()

@@ -54,7 +54,7 @@ type interceptor struct {
 func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
 	i := interceptor{adapter.New(p, o.Options), o}
 	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		j, err := i.judge(Call{ctx, info.FullMethod, in})
+		j, err := i.decideCall(Call{ctx, info.FullMethod, in})
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
 func Stream(p *hotparam.Pipeline, o Options) grpc.StreamServerInterceptor {
 	i := interceptor{adapter.New(p, o.Options), o}
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		j, err := i.judge(Call{s.Context(), info.FullMethod, nil})
+		j, err := i.decideCall(Call{s.Context(), info.FullMethod, nil})
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (s *judged) RecvMsg(m any) (err error) {
 	if err != nil || !s.o.EachMessage {
 		return err
 	}
-	j, err := s.judge(Call{s.Context(), s.info.FullMethod, m})
+	j, err := s.decideCall(Call{s.Context(), s.info.FullMethod, m})
 	if err != nil {
 		return err
 	}
@@ -124,13 +124,13 @@ func (s *judged) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// judge decides a call. It returns the error with which a denied call ends.
-func (i *interceptor) judge(c Call) (*adapter.Decision, error) {
+// decideCall decides a call. It returns the error with which a denied call ends.
+func (i *interceptor) decideCall(c Call) (*adapter.Decision, error) {
 	decide := i.layer.Decide
 	if c.Message == nil {
 		decide = i.layer.DecideOpening
 	}
-	j, err := decide(c, i.request(c))
+	j, err := decide(c, i.requestOf(c))
 	switch {
 	case c.Context.Err() != nil:
 		if err == nil {
@@ -156,10 +156,10 @@ func (i *interceptor) judge(c Call) (*adapter.Decision, error) {
 			return nil, err
 		}
 	}
-	return nil, refusal(v)
+	return nil, denialOf(v)
 }
 
-func refusal(v *hotparam.Verdict) error {
+func denialOf(v *hotparam.Verdict) error {
 	st := status.New(codes.ResourceExhausted, "too many requests: "+v.Reason.String())
 	if v.RetryAfter < 0 { // hottype.Never
 		return st.Err()
@@ -171,8 +171,8 @@ func refusal(v *hotparam.Verdict) error {
 	return detailed.Err()
 }
 
-// request returns the call as rules see it.
-func (i *interceptor) request(c Call) *http.Request {
+// requestOf returns the call as rules see it.
+func (i *interceptor) requestOf(c Call) *http.Request {
 	r := &http.Request{Method: http.MethodPost, RequestURI: c.Method, Header: http.Header{}}
 	if i.o.Query != nil {
 		if query := i.o.Query(c).Encode(); query != "" {

@@ -134,7 +134,7 @@ func from(ctx context.Context, client string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "x-forwarded-for", client)
 }
 
-func TestUnary(t *testing.T) {
+func TestUnary_LimitsCalls(t *testing.T) {
 	t.Parallel()
 	c := dial(t, hotparamgrpc.Options{Query: query})
 	ctx := from(t.Context(), "198.51.100.1")
@@ -166,7 +166,7 @@ func TestUnary(t *testing.T) {
 	}
 }
 
-func TestStream(t *testing.T) {
+func TestStream_LimitsStreams(t *testing.T) {
 	t.Parallel()
 	for name, each := range map[string]bool{"opening": false, "messages": true} {
 		c := dial(t, hotparamgrpc.Options{Query: query, EachMessage: each})
@@ -238,7 +238,7 @@ func TestStream_OpensWithoutACount(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestOptions_ApplyToCalls(t *testing.T) {
 	t.Parallel()
 	o := hotparamgrpc.Options{Query: query}
 	o.Client = func(c hotparamgrpc.Call) (string, error) {

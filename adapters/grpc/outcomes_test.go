@@ -22,7 +22,7 @@ const (
 	restPath  = testpb.TestService_CacheableUnaryCall_FullMethodName
 )
 
-func TestOutcomes(t *testing.T) {
+func TestUnary_ReportsOutcomes(t *testing.T) {
 	adaptertest.OutcomesBy(t, "go", topicPath, restPath, func(t *testing.T, p *hotparam.Pipeline,
 		answer func(string) (int, string)) adaptertest.Ask {
 		c := serve(t, p, hotparamgrpc.Options{Query: query}, service{answer: func(id string) error {
@@ -52,9 +52,9 @@ rules:
 ip: {in_flight: {limit: 1, lease: 1h}, trusted_proxies: [127.0.0.1]}
 `
 
-// TestStreamsHoldTheirPlace checks that a stream holds its slot until it ends, also if its client goes away, and that a
-// handler that panics releases its slot.
-func TestStreamsHoldTheirPlace(t *testing.T) {
+// TestStream_HoldsItsSlotUntilTheEnd checks that a stream holds its slot until it ends, also if its client goes away,
+// and that a handler that panics releases its slot.
+func TestStream_HoldsItsSlotUntilTheEnd(t *testing.T) {
 	p := adaptertest.Pipeline(t, []byte(oneEach))
 	c := serve(t, p, hotparamgrpc.Options{Query: query}, service{answer: func(string) error { panic("on purpose") }})
 	// open opens a stream and receives one response or the code of a denial.

@@ -59,7 +59,7 @@ var gauges = []struct {
 	read             func(h *hotparam.Health) float64
 }{
 	{"hotparam.running", "1", "1 while Pipeline.Run runs; without it no key becomes hot.",
-		func(h *hotparam.Health) float64 { return one(h.Running) }},
+		func(h *hotparam.Health) float64 { return boolValue(h.Running) }},
 	{"hotparam.hotset.age", "s", "Age of the newest hot set; negative before the first.",
 		func(h *hotparam.Health) float64 { return h.HotSetAge.Seconds() }},
 	{"hotparam.publishers", "{aggregator}", "Aggregators that publish hot sets.",
@@ -69,14 +69,14 @@ var gauges = []struct {
 	{"hotparam.publishers.stale", "{aggregator}", "Aggregators that stopped publishing without saying so.",
 		func(h *hotparam.Health) float64 { return float64(h.StalePublishers) }},
 	{"hotparam.counts.down", "1", "1 while counts cannot be sent or do not arrive.",
-		func(h *hotparam.Health) float64 { return one(h.CountsDown) }},
+		func(h *hotparam.Health) float64 { return boolValue(h.CountsDown) }},
 	{"hotparam.counts.lost", "1", "Share of the counts of the last 3 s that did not arrive; -1 while unknown.",
 		func(h *hotparam.Health) float64 { return h.CountsLost }},
 	{"hotparam.store.open", "1", "1 while a circuit breaker prevents calls to Redis: limits are those of this process.",
-		func(h *hotparam.Health) float64 { return one(h.StoreOpen) }},
+		func(h *hotparam.Health) float64 { return boolValue(h.StoreOpen) }},
 }
 
-func one(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}
@@ -138,23 +138,23 @@ func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration,
 	}
 	return m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		s := stats()
-		in.observe(to, &s)
+		in.observeStats(to, &s)
 		return nil
 	}, all...)
 }
 
-func (in *instruments) observe(to metric.Observer, s *hotparam.Stats) {
+func (in *instruments) observeStats(to metric.Observer, s *hotparam.Stats) {
 	for i, c := range counters {
-		to.ObserveInt64(in.counters[i], number(c.read(s)))
+		to.ObserveInt64(in.counters[i], clampInt64(c.read(s)))
 	}
 	for i, g := range gauges {
 		to.ObserveFloat64(in.gauges[i], g.read(&s.Health))
 	}
 	for reason, n := range s.DeniedBy {
-		to.ObserveInt64(in.denied, number(n), metric.WithAttributes(attribute.Stringer("reason", reason)))
+		to.ObserveInt64(in.denied, clampInt64(n), metric.WithAttributes(attribute.Stringer("reason", reason)))
 	}
 	for rule, n := range s.WouldDenyBy {
-		to.ObserveInt64(in.wouldDeny, number(n), metric.WithAttributes(attribute.String("rule", rule)))
+		to.ObserveInt64(in.wouldDeny, clampInt64(n), metric.WithAttributes(attribute.String("rule", rule)))
 	}
 	keys, rates := map[string]int64{}, map[string]float64{}
 	for _, h := range s.Hot {
@@ -170,9 +170,9 @@ func (in *instruments) observe(to metric.Observer, s *hotparam.Stats) {
 	for _, u := range s.Upstreams {
 		by := metric.WithAttributes(attribute.String("upstream", u.Name))
 		to.ObserveFloat64(in.rate, u.Rate, by)
-		to.ObserveFloat64(in.unreached, one(u.Unreachable), by)
+		to.ObserveFloat64(in.unreached, boolValue(u.Unreachable), by)
 	}
 }
 
-// number converts a count to OpenTelemetry's type, at most math.MaxInt64.
-func number(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+// clampInt64 converts a count to OpenTelemetry's type, at most math.MaxInt64.
+func clampInt64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

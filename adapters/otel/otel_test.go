@@ -54,7 +54,7 @@ func add[N int64 | float64](to map[string]float64, name string, points []metricd
 	}
 }
 
-func TestStatsAreObserved(t *testing.T) {
+func TestRegister_ObservesStatistics(t *testing.T) {
 	t.Parallel()
 	stats := hotparam.Stats{
 		Counted: 10, Delivered: 9, Dropped: 1, Allowed: 7, Panics: 2, Denied: 3,

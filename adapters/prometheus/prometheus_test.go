@@ -35,7 +35,7 @@ func scrape(t *testing.T, p *hotparam.Pipeline) string {
 	return page.String()
 }
 
-func TestCollector(t *testing.T) {
+func TestNewCollector_CollectsStatistics(t *testing.T) {
 	t.Parallel()
 	rules, err := hotparam.ParseRules("rules.yaml", []byte("overrides: [{key: \"topic?id=7\", action: block}]\n"+
 		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 9}, limit: {rate: 1}}]\n"))
@@ -65,7 +65,7 @@ func TestCollector(t *testing.T) {
 
 // A pipeline with Redis and an aggregator also has the metrics of the store and of the sender. Neither can be reached
 // here.
-func TestCollectorDistributed(t *testing.T) {
+func TestNewCollector_CollectsSharedStatistics(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()

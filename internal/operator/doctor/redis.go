@@ -161,10 +161,10 @@ func (l *list) redisMemory(in redisclient.Inspection) {
 	const fix = "redis-cli CONFIG SET maxmemory-policy noeviction   # and in redis.conf"
 	switch {
 	case evicts && in.Evicted > 0:
-		l.addFailure(Finding{
-			What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy, in.Evicted),
-			Why:  "limits, hot keys and overrides are evicted like any other key: a limited or blocked client starts again",
-			Fix:  fix})
+		l.addFailure(Finding{What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy,
+			in.Evicted),
+			Why: "limits, hot keys and overrides are evicted like any other key: a limited or blocked client starts again",
+			Fix: fix})
 	case evicts:
 		l.addWarning(Finding{
 			What: fmt.Sprintf("maxmemory-policy is %s with maxmemory %s", in.Policy, formatBytes(in.MaxMemory)),
