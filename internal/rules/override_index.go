@@ -152,7 +152,7 @@ func (x *OverrideIndex) count(e *entry, n int) {
 	if !e.override.IsPattern() {
 		return
 	}
-	grams(e.override.Key, func(g string) {
+	eachGram(e.override.Key, func(g string) {
 		if x.uses[g] += n; x.uses[g] == 0 {
 			delete(x.uses, g)
 		}

@@ -9,8 +9,8 @@ import (
 // fewPatterns is the number of patterns that are compared one after the other sooner than an index finds them.
 const fewPatterns = 32
 
-// grams calls f with each three bytes in sequence of the text of a pattern.
-func grams(pattern string, f func(string)) {
+// eachGram calls f with each three bytes in sequence of the text of a pattern.
+func eachGram(pattern string, f func(string)) {
 	for text := range strings.SplitSeq(pattern, "*") {
 		for i := range max(len(text)-2, 0) {
 			f(text[i : i+3])
@@ -21,7 +21,7 @@ func grams(pattern string, f func(string)) {
 // rarestGram returns the three bytes of a pattern that the fewest patterns contain, or "" if it has too few bytes.
 func rarestGram(pattern string, uses map[string]int) (best string) {
 	least := math.MaxInt
-	grams(pattern, func(g string) {
+	eachGram(pattern, func(g string) {
 		if uses[g] < least {
 			best, least = g, uses[g]
 		}

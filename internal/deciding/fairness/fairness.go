@@ -124,7 +124,7 @@ func (k *Divider) Charge(now time.Time, who hottype.Client, cost int64) Result {
 	return k.chargeClient(now, who, cost)
 }
 
-// chargeClient is like Charge, while clients are limited.
+// chargeClient charges a client as Charge does, while clients are limited.
 func (k *Divider) chargeClient(now time.Time, who hottype.Client, cost int64) Result {
 	h := hashesOf(k.seed, who)
 	k.mu.Lock()

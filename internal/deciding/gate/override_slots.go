@@ -100,7 +100,7 @@ func (st *state) addOverride(o *rules.Override, old *state) {
 	if i >= 0 {
 		slot.state, slot.uses = list[i].state, list[i].uses+1
 	} else {
-		slot.state = old.counters(key, slot.of)
+		slot.state = old.findOverrideState(key, slot.of)
 		i, list = len(list), append(list, slot)
 	}
 	if slot.state == nil {
@@ -113,8 +113,8 @@ func (st *state) addOverride(o *rules.Override, old *state) {
 	st.overrideSlots = st.overrideSlots.With(key, list)
 }
 
-// counters returns the counters of an override, or nil if the state does not have it.
-func (st *state) counters(key string, id overrideID) *overrideState {
+// findOverrideState returns the counters of an override, or nil if the state does not have it.
+func (st *state) findOverrideState(key string, id overrideID) *overrideState {
 	list, _ := st.overrideSlots.Get(key)
 	for i := range list {
 		if list[i].of == id {
