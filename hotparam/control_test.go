@@ -83,7 +83,7 @@ func ExamplePipeline_SetRules() {
 }
 
 // Bad overrides and rules are errors and change nothing.
-func TestControlSaysWhatIsWrong(t *testing.T) {
+func TestPipeline_ControlRejectsBadValues(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, string(rulesYAML))
 	for _, o := range []rule.Override{

@@ -73,7 +73,7 @@ func TestWindowOfASchedule(t *testing.T) {
 	}
 }
 
-func TestScheduleThatCannotBeUsedSaysWhy(t *testing.T) {
+func TestSchedule_ErrorsGiveTheReason(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		s    Schedule

@@ -122,7 +122,7 @@ func TestUses_ClientsChooseNames(t *testing.T) {
 
 // A note names the parameter that no request had and the names that requests had, and reports a rule without requests,
 // by the uses of all processes together.
-func TestUseNotes_SayWhatCannotWork(t *testing.T) {
+func TestUseNotes_NameRulesThatCannotWork(t *testing.T) {
 	t.Parallel()
 	set := usedSet(t, "[topic_id]")
 	now := time.Unix(100_000, 0)

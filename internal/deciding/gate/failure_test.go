@@ -124,7 +124,7 @@ func TestFrozenStoreIsBounded(t *testing.T) {
 	})
 }
 
-func TestRecoversAndSaysSoOnce(t *testing.T) {
+func TestBreakers_LogRecoveryOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -153,7 +153,7 @@ func TestRecoversAndSaysSoOnce(t *testing.T) {
 
 // A store that stalls once fails all calls in progress. They count as one failure, which does not open the breaker; if
 // the next calls fail too, it opens after five.
-func TestOneHesitationIsOneFailure(t *testing.T) {
+func TestBreakers_CountOneHesitationOnce(t *testing.T) {
 	t.Parallel()
 	for hesitations, opened := range map[int]uint64{1: 0, 4: 0, 5: 1} {
 		synctest.Test(t, func(t *testing.T) {

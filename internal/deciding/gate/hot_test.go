@@ -7,7 +7,7 @@ import (
 )
 
 // Gateways switch their caches by Verdict.Hot, so it is true for every decision about a hot key, and only then.
-func TestVerdictSaysWhetherAKeyIsHot(t *testing.T) {
+func TestVerdict_HotIsTrueForHotKeys(t *testing.T) {
 	t.Parallel()
 	b := build(t, `
 rules:

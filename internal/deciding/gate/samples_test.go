@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// TestReportTellsWhoAsksAndHow: hot keys are sampled by client and spelling after the first report.
-func TestReportTellsWhoAsksAndHow(t *testing.T) {
+// TestReport_HasClientsAndSpellings: hot keys are sampled by client and spelling after the first report.
+func TestReport_HasClientsAndSpellings(t *testing.T) {
 	t.Parallel()
 	b := build(t, orderRules, gate.Config{})
 	b.hot("topic?id=42", "topic?id=7")

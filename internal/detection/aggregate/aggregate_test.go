@@ -191,7 +191,7 @@ func TestLastSetIsPublishedWhenItStops(t *testing.T) {
 	}
 }
 
-func TestChangesAreToldInOrderAndRemembered(t *testing.T) {
+func TestAggregator_ReportsChangesInOrder(t *testing.T) {
 	t.Parallel()
 	var told []detect.Change
 	busy := false
@@ -223,7 +223,7 @@ func TestChangesAreToldInOrderAndRemembered(t *testing.T) {
 }
 
 // An alarm is raised once when counts become too uncertain, and ends once.
-func TestTooFewCountersAreSaidOnce(t *testing.T) {
+func TestAlarm_LogsTooFewCountersOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	cfg := Config{Counters: 20, Log: slog.New(slog.NewTextHandler(&log, nil))}

@@ -16,7 +16,7 @@ import (
 )
 
 // The log shows which key became hot, its rate and the criterion, and when it cooled.
-func TestHotAndColdAreLogged(t *testing.T) {
+func TestChangeLog_LogsHotAndCold(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	bubble(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, a *Aggregator, stop func()) {
@@ -90,7 +90,7 @@ func TestFloodOfHotKeysDoesNotFloodTheLog(t *testing.T) {
 	})
 }
 
-func TestEachChangeHasItsLine(t *testing.T) {
+func TestChangeLog_HasALineForEachChange(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	l := changeLog{slog.New(slog.NewTextHandler(&log, nil)), New(Config{Rules: rulesOf(2)}).rules.Load}
