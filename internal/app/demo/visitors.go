@@ -104,32 +104,32 @@ func NewVisitors(targets []string, topics int, seed uint64) *Visitors {
 	}
 }
 
-func (c *Visitors) SetRate(k Kind, perSecond int64) { c.rates[k].Store(perSecond) }
+func (v *Visitors) SetRate(k Kind, perSecond int64) { v.rates[k].Store(perSecond) }
 
-func (c *Visitors) Seen(k Kind) Seen {
-	o := &c.tally[k]
+func (v *Visitors) Seen(k Kind) Seen {
+	o := &v.tally[k]
 	return Seen{o.ok.Load(), o.denied.Load(), o.failed.Load()}
 }
 
 // Run sends until ctx ends and waits for the last answers.
-func (c *Visitors) Run(ctx context.Context) error {
+func (v *Visitors) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for range connections {
 		wg.Go(func() {
-			for j := range c.jobs {
-				c.send(ctx, j)
+			for j := range v.jobs {
+				v.send(ctx, j)
 			}
 		})
 	}
-	c.sendDue(ctx)
-	close(c.jobs)
+	v.sendDue(ctx)
+	close(v.jobs)
 	wg.Wait()
-	c.client.CloseIdleConnections()
+	v.client.CloseIdleConnections()
 	return nil
 }
 
 // sendDue hands out the requests that are due, every few milliseconds.
-func (c *Visitors) sendDue(ctx context.Context) {
+func (v *Visitors) sendDue(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	last := time.Now()
@@ -142,44 +142,44 @@ func (c *Visitors) sendDue(ctx context.Context) {
 			dt := min(now.Sub(last).Seconds(), 0.25) // after a pause, do not catch up in one burst
 			last = now
 			for k := range kinds {
-				for due[k] += dt * float64(c.rates[k].Load()); due[k] >= 1; due[k]-- {
-					c.queueJob(c.nextJob(k))
+				for due[k] += dt * float64(v.rates[k].Load()); due[k] >= 1; due[k]-- {
+					v.queueJob(v.nextJob(k))
 				}
 			}
 		}
 	}
 }
 
-func (c *Visitors) queueJob(j job) {
+func (v *Visitors) queueJob(j job) {
 	select {
-	case c.jobs <- j:
+	case v.jobs <- j:
 	default:
-		c.Behind.Add(1)
+		v.Behind.Add(1)
 	}
 }
 
-func (c *Visitors) nextJob(k Kind) job {
-	reader := fmt.Sprintf("10.%d.%d.%d", c.rnd.IntN(20), c.rnd.IntN(250), 1+c.rnd.IntN(250))
-	j := job{kind: k, client: reader, target: c.targets[c.rnd.IntN(len(c.targets))]}
+func (v *Visitors) nextJob(k Kind) job {
+	reader := fmt.Sprintf("10.%d.%d.%d", v.rnd.IntN(20), v.rnd.IntN(250), 1+v.rnd.IntN(250))
+	j := job{kind: k, client: reader, target: v.targets[v.rnd.IntN(len(v.targets))]}
 	switch k {
 	case Viral:
 		j.topic = ViralTopic
 	case Crawler:
-		j.topic, j.client = uint64(c.rnd.IntN(c.topics)), fmt.Sprintf("192.0.2.%d", 1+c.rnd.IntN(3))
+		j.topic, j.client = uint64(v.rnd.IntN(v.topics)), fmt.Sprintf("192.0.2.%d", 1+v.rnd.IntN(3))
 	case Loop:
 		j.topic, j.client = LoopTopic, loopClient
 	default:
-		j.topic = c.zipf.Uint64()
+		j.topic = v.zipf.Uint64()
 	}
 	return j
 }
 
-func (c *Visitors) send(ctx context.Context, j job) {
-	if c.onSend != nil {
-		c.onSend(j.kind, time.Now())
+func (v *Visitors) send(ctx context.Context, j job) {
+	if v.onSend != nil {
+		v.onSend(j.kind, time.Now())
 	}
-	status, err := c.fetchTopic(ctx, j)
-	o := &c.tally[j.kind]
+	status, err := v.fetchTopic(ctx, j)
+	o := &v.tally[j.kind]
 	switch {
 	case ctx.Err() != nil:
 		return // the last response was not waited for
@@ -190,12 +190,12 @@ func (c *Visitors) send(ctx context.Context, j job) {
 	default:
 		o.ok.Add(1)
 	}
-	if c.onDone != nil {
-		c.onDone(j.kind, status)
+	if v.onDone != nil {
+		v.onDone(j.kind, status)
 	}
 }
 
-func (c *Visitors) fetchTopic(ctx context.Context, j job) (int, error) {
+func (v *Visitors) fetchTopic(ctx context.Context, j job) (int, error) {
 	url := fmt.Sprintf("%s/topic?id=%d&utm_source=demo", j.target, j.topic)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *Visitors) fetchTopic(ctx context.Context, j job) (int, error) {
 	if j.kind == Crawler {
 		req.Header.Set("User-Agent", crawlerAgent)
 	}
-	res, err := c.client.Do(req)
+	res, err := v.client.Do(req)
 	if err != nil {
 		return 0, err
 	}

@@ -40,45 +40,45 @@ func NewScheduleWatcher(file []rules.Override, tell func(rules.Override, bool, t
 		scheduled: map[string]rules.Override{}}
 }
 
-func (t *ScheduleWatcher) SetFile(list []rules.Override) {
-	t.mu.Lock()
-	t.file = list
-	t.mu.Unlock()
-	wait.Signal(t.changed)
+func (w *ScheduleWatcher) SetFile(list []rules.Override) {
+	w.mu.Lock()
+	w.file = list
+	w.mu.Unlock()
+	wait.Signal(w.changed)
 }
 
 // SetLive replaces the live overrides. Its cost grows with the differences from the overrides before.
-func (t *ScheduleWatcher) SetLive(live rules.LiveOverrides) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for c := range live.Changes(t.live, rules.SameOverride) {
-		_, had := t.scheduled[c.Key]
-		delete(t.scheduled, c.Key)
+func (w *ScheduleWatcher) SetLive(live rules.LiveOverrides) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range live.Changes(w.live, rules.SameOverride) {
+		_, had := w.scheduled[c.Key]
+		delete(w.scheduled, c.Key)
 		has := c.After != nil && !c.After.Schedule.IsZero()
 		if has {
-			t.scheduled[c.Key] = *c.After
+			w.scheduled[c.Key] = *c.After
 		}
 		if had || has {
-			wait.Signal(t.changed)
+			wait.Signal(w.changed)
 		}
 	}
-	t.live = live
+	w.live = live
 }
 
-func (t *ScheduleWatcher) Run(ctx context.Context) error {
+func (w *ScheduleWatcher) Run(ctx context.Context) error {
 	for {
-		c := newCron(t.log)
-		t.mu.Lock()
-		for _, o := range slices.AppendSeq(slices.Clone(t.file), maps.Values(t.scheduled)) {
+		c := newCron(w.log)
+		w.mu.Lock()
+		for _, o := range slices.AppendSeq(slices.Clone(w.file), maps.Values(w.scheduled)) {
 			if !o.Schedule.IsZero() {
-				c.Schedule(scheduleTimes{o}, &scheduleJob{watcher: t, override: o, held: o.Active(time.Now())})
+				c.Schedule(scheduleTimes{o}, &scheduleJob{watcher: w, override: o, held: o.Active(time.Now())})
 			}
 		}
-		t.mu.Unlock()
+		w.mu.Unlock()
 		c.Start()
 		ended := false
 		select {
-		case <-t.changed:
+		case <-w.changed:
 		case <-ctx.Done():
 			ended = true
 		}
