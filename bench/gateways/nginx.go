@@ -13,7 +13,8 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/process"
 )
 
-// peers is the file of an nginx without hotparam, which is also the application of all gateways.
+// peers is the file of an nginx without hotparam. Each of its servers is in front of the application: without a limit,
+// with limit_req or with proxy_cache.
 const peers = `
 events { worker_connections 4096; }
 http {

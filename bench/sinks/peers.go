@@ -144,7 +144,8 @@ func takeDatagrams(network, address string, pause time.Duration) error {
 	}
 }
 
-// takeRecords is a broker. produce, if it is not nil, handles each write.
+// takeRecords runs a Kafka broker until the process ends, and prints its address. produce, if it is not nil, handles
+// each write.
 func takeRecords(produce func(*kfake.Cluster) (kmsg.Response, error, bool)) error {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(8, "counts"))
 	if err != nil {

@@ -37,7 +37,7 @@ func (s *saving) judge(now time.Time) {
 	}
 }
 
-// error returns the sum of the smallest counters.
+// error returns the sum of the smallest counters of the full summaries.
 func (s *saving) error() (e int64) {
 	for _, slot := range s.slots {
 		if len(slot.spots) == slot.size {

@@ -57,7 +57,8 @@ func (a *adminStub) asked() (changes, sorts string) {
 	return strings.Join(a.changes, "\n"), strings.Join(a.sorts, "\n")
 }
 
-// A screen of 80 columns shows all keys as text, and keys of the keyboard change their overrides.
+// A screen of 80 columns shows keys as text, whatever bytes they contain, and keys of the keyboard change their
+// overrides.
 func TestTop_ShowsKeysAndChangesOverrides(t *testing.T) {
 	t.Parallel()
 	stub := &adminStub{}

@@ -63,7 +63,7 @@ type Traits struct {
 	Path  Path
 	// CutFragment ends the target at a raw "#". Without it such a target is malformed.
 	CutFragment bool
-	// EitherAuthority reads //host/topic in both ways. It is for upstreams that are not known.
+	// EitherAuthority reads //host/topic in both ways, for upstreams that drop //host only sometimes or are not known.
 	EitherAuthority bool
 	// EitherSlash reads %2F in both ways.
 	EitherSlash bool

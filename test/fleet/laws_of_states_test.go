@@ -128,8 +128,8 @@ func (l *laws) judgeDeafness(now time.Duration) {
 	}
 }
 
-// judgeOutage is judgeDeafness for counts by Kafka. Readers do not notice that one producer is away, nor limiters that
-// a reader is away.
+// judgeOutage judges the same as judgeDeafness if counts go through Kafka. Readers do not notice that one producer is
+// away, and limiters do not notice that a reader is away.
 func (l *laws) judgeOutage(f fault) {
 	if l.w.at() <= f.at+sayWithin || l.w.at() >= f.back() {
 		return

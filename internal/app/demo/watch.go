@@ -145,7 +145,7 @@ func (w *watcher) finishWave(now time.Time) {
 	w.hot, w.crossed, w.enforced = false, time.Time{}, time.Time{}
 }
 
-// lastWave returns a copy of the latest wave. The caller must hold mu.
+// lastWave returns a copy of the latest wave, or nil if there is none. The caller must hold mu.
 func (w *watcher) lastWave() *Wave {
 	if len(w.waves) == 0 {
 		return nil

@@ -125,7 +125,7 @@ func (k *keyScores) rankKeys(n int, least float64) {
 	origins.Rank(k.claims, n)
 }
 
-// chooseTracked chooses the tracked keys from now on, and lets the scores decay.
+// chooseTracked chooses the keys that are tracked from now on, and lets the scores decay.
 func (k *keyScores) chooseTracked() *trackedKeys {
 	if k.max == 0 {
 		return k.now

@@ -26,8 +26,8 @@ func (c *Counter) lateResult(i int, v *sums) Added {
 	return Added{Place: i, Sum: v.sum, Before: before, Crossed: most >= c.limit && c.crossesThreshold(v, most)}
 }
 
-// addLeft adds to the count of the key in the second that left last, as of the current second. A count that does not
-// fit in 32 bits becomes a lower bound.
+// addLeft adds n to the count of the key in the second that left the window when second now began. A count that does
+// not fit in 32 bits becomes a lower bound.
 func (v *sums) addLeft(now, n int64) {
 	if v.leftAt != uint32(now) {
 		v.left, v.leftAt = 0, uint32(now)

@@ -122,7 +122,7 @@ func TestPutOverride_BlockOfTrustedProxyNeedsConfirmation(t *testing.T) {
 	}
 }
 
-// Rules that take something away must be confirmed.
+// Rules that take something away, or whose overrides reach most clients, must be confirmed.
 func TestPutRules_LossesNeedConfirmation(t *testing.T) {
 	t.Parallel()
 	central := &centralRules{}

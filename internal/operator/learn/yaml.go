@@ -82,7 +82,7 @@ func (p *Proposal) listCaveats() (all []string) {
 	return all
 }
 
-// The numbers below which a log is too small for certain rules.
+// A log with fewer requests or fewer clients is too small to rely on what it shows.
 const (
 	smallRequests = 2000
 	smallClients  = 100

@@ -50,7 +50,8 @@ func within(all []event, second, width int64, test func(event) bool) (n int64) {
 	return n
 }
 
-// peak returns the highest count over such seconds, and the first second that ends such a peak.
+// peak returns the highest count of events in width successive seconds for which test is true, and the first second at
+// which such a peak ends.
 func peak(all []event, width int64, test func(event) bool) (most, at int64) {
 	at = math.MaxInt64
 	for _, e := range all {

@@ -23,7 +23,7 @@ type SSO struct {
 	Roles map[string]Role
 }
 
-// SSOSettings holds the settings of an SSO.
+// SSOSettings holds the settings of single sign-on as texts, which ParseSSO parses.
 type SSOSettings struct {
 	User, Groups string
 	Proxies      []string // networks, addresses, or "unix"

@@ -30,9 +30,9 @@ const (
 )
 
 // receiveCounts receives the decisions that a gateway took without asking, one line for each request: "+" for passed,
-// "-" for denied or "=" for answered from the gateway's cache, the client, a space, and the key. A number before the
-// line is the number of requests that it stands for. The parameter lost is the number of requests that the gateway
-// could not keep.
+// "-" for denied or "=" for answered from the gateway's cache, the client, a space, and the key. A line that begins
+// with a number stands for that number of requests. The parameter lost is the number of requests that the gateway could
+// not keep.
 func (f *Feed) receiveCounts(w http.ResponseWriter, r *http.Request) {
 	if n, err := strconv.ParseUint(r.URL.Query().Get("lost"), 10, 32); err == nil {
 		f.lost.Add(n)

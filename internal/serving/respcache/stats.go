@@ -89,7 +89,8 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// Silent reads the counters of upstreams whose responses have no directives for caches, sorted by rule and upstream.
+// Silent reads the counters of stored responses that came with neither Cache-Control nor Vary, sorted by rule and
+// upstream.
 func (c *Cache) Silent() (all []SilentStats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -102,7 +102,7 @@ func TestWatchdog_ClosesIdleSilentConnections(t *testing.T) {
 	}
 }
 
-// The pool cannot check a connection under TLS, which counts as good.
+// A connection under TLS counts as good, because the pool cannot check it.
 func TestWatchedConn_HidesStateOfTLS(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()

@@ -64,7 +64,8 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// news returns the publishers, by name, whose set in the index is newer than the last set that fn received.
+// news returns the publishers, by name, whose set in the index is newer than the last set that fn received, or has a
+// lower version after all keys of that set have expired. It also sets the flags of all publishers.
 func (h *hotFollower) news(index map[string]string) []string {
 	var out []string
 	now := h.feed.now()

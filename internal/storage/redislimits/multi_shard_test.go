@@ -267,8 +267,8 @@ func TestLimiterOnCluster_NeverAllowsTooMuch(t *testing.T) {
 
 // BenchmarkClusterRace measures how often a request is denied only because another request, which is denied itself,
 // holds the tokens that it needs until they are refunded. Half of 64 callers are over the limit of their client. The
-// hot key's bucket fills faster than the other half can empty it, but holds only as many tokens as that half has
-// callers: without the first half no caller of it is denied.
+// hot key's bucket fills faster than the other half can empty it, but holds only as many tokens as the other half has
+// callers. Without the callers over their limit, no request of the others would be denied.
 func BenchmarkClusterRace(b *testing.B) {
 	s := openCluster(b, redistest.StartCluster(b))
 	hot := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"},

@@ -189,7 +189,8 @@ func noLimiter() error {
 		"ask an aggregator, a limiter or hotparam serve")
 }
 
-// sendCommand makes every limiter carry out a command, and logs its author.
+// sendCommand makes every limiter carry out a command, and records the command and its author in the log and the audit.
+// It returns the number of responses that a purge removed in this process.
 func (s *Service) sendCommand(r *http.Request, c report.Command) (purged int, err error) {
 	if s.cfg.Command == nil {
 		return 0, noLimiter()
