@@ -18,7 +18,7 @@ import (
 )
 
 // A fault that does not compile shows nothing, and the run that tries it fails for whoever changed its file last.
-func TestFaultsCompile(t *testing.T) {
+func TestPlantedFaults_CompileInTheirPackages(t *testing.T) {
 	t.Parallel()
 	faults, err := load()
 	if err != nil {

@@ -137,10 +137,10 @@ func (l *Histogram) Add(n int64) {
 
 // Median returns an upper bound of at least half of all numbers, which is at most 1/16 above the least such bound, or 0
 // without numbers. LowerThird returns the same for a third.
-func (l *Histogram) Median() int64     { return l.quantile(2) }
-func (l *Histogram) LowerThird() int64 { return l.quantile(3) }
+func (l *Histogram) Median() int64     { return l.quantileAt(2) }
+func (l *Histogram) LowerThird() int64 { return l.quantileAt(3) }
 
-func (l *Histogram) quantile(parts int) int64 {
+func (l *Histogram) quantileAt(parts int) int64 {
 	seen := 0
 	for i, n := range l.counts {
 		if seen += int(n); n > 0 && parts*seen >= l.total {
