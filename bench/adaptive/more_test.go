@@ -9,7 +9,7 @@ import (
 
 // Each of two upstreams with different names is controlled as well as an upstream alone. Under one name the smaller
 // upstream keeps the larger from most of the answers that it could send.
-func TestTwoUpstreams(t *testing.T) {
+func TestController_SeparatesTwoUpstreams(t *testing.T) {
 	t.Parallel()
 	sum := map[string]float64{}
 	for _, name := range []string{"two upstreams", "two upstreams, merged"} {
@@ -30,7 +30,7 @@ func TestTwoUpstreams(t *testing.T) {
 
 // Cold requests above the capacity leave a queue that takes 12 s to drain. The rate is at its minimum meanwhile, and
 // the target is held some seconds later.
-func TestColdAboveCapacity(t *testing.T) {
+func TestController_RecoversFromColdOverload(t *testing.T) {
 	t.Parallel()
 	s, out, _ := run(t, "cold above capacity")
 	if !slices.ContainsFunc(out[60:80], func(o second) bool { return o.rate == s.least && o.unreachable }) {
@@ -44,7 +44,7 @@ func TestColdAboveCapacity(t *testing.T) {
 
 // The goals that the random scenarios reach, and a rate that never leaves its range. RESULTS.md lists the scenarios
 // that do not reach more, and why.
-func TestRandomScenarios(t *testing.T) {
+func TestController_ReachesItsGoalsAtRandom(t *testing.T) {
 	t.Parallel()
 	const draws = 200
 	back, steady, within := 0, 0, []float64{}
@@ -72,7 +72,7 @@ func TestRandomScenarios(t *testing.T) {
 
 // An onset cuts its second short, and that second must not become the capacity: from 10 s after the onset on, in
 // whichever part of a second it is, hot keys get at least eight tenths of the capacity that cold requests leave.
-func TestOnsetsAtAnyPhase(t *testing.T) {
+func TestController_ToleratesOnsetsAtAnyPhase(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		servers, limiters          int
@@ -109,7 +109,7 @@ func TestOnsetsAtAnyPhase(t *testing.T) {
 
 // Failures that do not depend on the load, immediate failures of three in a hundred requests, lower the limit by at
 // most a fifth, whether they begin before the onset or after it.
-func TestFailuresOfTheUpstreamsOwn(t *testing.T) {
+func TestController_ToleratesFailuresWithoutLoad(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{8, 50} {
 		for _, begin := range []float64{0, 60} {

@@ -37,7 +37,7 @@ func run(t *testing.T, name string) (*scenario, []second, score) {
 	return nil, nil, score{}
 }
 
-func TestGoals(t *testing.T) {
+func TestController_ReachesItsGoals(t *testing.T) {
 	t.Parallel()
 	for name, fixed := range fixedGoodput {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestGoals(t *testing.T) {
 	}
 }
 
-func TestQuietIsNotLimited(t *testing.T) {
+func TestController_DoesNotLimitQuiet(t *testing.T) {
 	t.Parallel()
 	_, out, _ := run(t, "quiet")
 	for i, o := range out {
@@ -71,7 +71,7 @@ func TestQuietIsNotLimited(t *testing.T) {
 }
 
 // A stall costs the requests of its seconds. Ten seconds after it everything is as before.
-func TestStall(t *testing.T) {
+func TestController_RecoversFromAStall(t *testing.T) {
 	t.Parallel()
 	_, out, _ := run(t, "stall of 5 s")
 	for i := 90; i < len(out); i++ {
@@ -83,7 +83,7 @@ func TestStall(t *testing.T) {
 
 // An upstream that is slow by itself gets the minimum rate within ten seconds and is reported unreachable within
 // twenty; both end some time after it has recovered.
-func TestUnreachable(t *testing.T) {
+func TestController_ReportsAnUnreachableUpstream(t *testing.T) {
 	t.Parallel()
 	s, out, _ := run(t, "slow by itself")
 	if out[50].rate > s.least || !out[60].unreachable {
@@ -95,7 +95,7 @@ func TestUnreachable(t *testing.T) {
 }
 
 // Without a controller the cap on requests in flight is enough: at most goalCold of the cold requests fail.
-func TestControllerAway(t *testing.T) {
+func TestInFlightCap_ProtectsWithoutAController(t *testing.T) {
 	t.Parallel()
 	if _, _, r := run(t, "controller away while capacity halves"); r.cold > goalCold {
 		t.Errorf("%+v", r)

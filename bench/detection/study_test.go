@@ -49,7 +49,7 @@ func wellFormed(t *testing.T, name string, text []byte) {
 
 // If counters are enough, the findings do not depend on the hash's seed, which differs in each detector. If they are
 // not, errors differ but the promises hold, which measureAccuracy checks itself.
-func TestSameFindingsTwice(t *testing.T) {
+func TestDetector_FindsTheSameTwice(t *testing.T) {
 	t.Parallel()
 	for _, s := range streams(3, 0.05) {
 		if s.keys > 2_000_000 {
@@ -75,7 +75,7 @@ func TestSameFindingsTwice(t *testing.T) {
 	}
 }
 
-func TestSituationsAreToldApart(t *testing.T) {
+func TestJudgeSituation_TellsSituationsApart(t *testing.T) {
 	t.Parallel()
 	want := []string{"hot after 3.4 s", "no", "hot after 0.4 s", "loop after 3.4 s"}
 	for _, s := range situations() {
@@ -88,7 +88,7 @@ func TestSituationsAreToldApart(t *testing.T) {
 	}
 }
 
-func TestZipfIsZipf(t *testing.T) {
+func TestZipf_FollowsItsDistribution(t *testing.T) {
 	t.Parallel()
 	const keys, draws = 50, 200_000
 	for _, s := range []float64{0.8, 1, 1.2} {
@@ -111,7 +111,7 @@ func TestZipfIsZipf(t *testing.T) {
 }
 
 // The exact count is the sum over the last seconds.
-func TestExactIsExact(t *testing.T) {
+func TestExact_SumsTheLastSeconds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		seconds := rapid.SliceOfN(rapid.SliceOfN(rapid.Uint32Range(0, 4), 0, 12), 1, 20).Draw(t, "seconds")

@@ -8,7 +8,7 @@ import (
 )
 
 // The pictures equal the pictures that the present code makes.
-func TestPicturesAreUpToDate(t *testing.T) {
+func TestPictures_AreUpToDate(t *testing.T) {
 	t.Parallel()
 	for _, s := range subjects() {
 		want, err := picture(s)
@@ -21,7 +21,7 @@ func TestPicturesAreUpToDate(t *testing.T) {
 	}
 }
 
-func TestFairnessIsUpToDate(t *testing.T) {
+func TestFairness_IsUpToDate(t *testing.T) {
 	t.Parallel()
 	if got, err := os.ReadFile(filepath.Join("..", "..", "docs", "limits", fairnessFile)); err != nil || !bytes.Equal(got, fairness()) {
 		t.Errorf("%s is not up to date (%v): cd bench && go run ./limits", fairnessFile, err)
@@ -29,7 +29,7 @@ func TestFairnessIsUpToDate(t *testing.T) {
 }
 
 // No stretch of any curve exceeds the bound that is drawn for it.
-func TestBoundsHold(t *testing.T) {
+func TestCurves_StayWithinTheirBounds(t *testing.T) {
 	t.Parallel()
 	for _, s := range subjects() {
 		for _, wanted := range [][]demand{saturating(), bursts()} {

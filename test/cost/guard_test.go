@@ -18,7 +18,7 @@ import (
 const (
 	record    = "testdata/recorded.txt"
 	envRecord = "HOTPARAM_COST_RECORD"
-	envPath   = "HOTPARAM_COST_PATH" // TestCalls runs this one
+	envPath   = "HOTPARAM_COST_PATH" // TestCalls_AreCountedByValgrind runs this one
 	envCalls  = "HOTPARAM_COST_CALLS"
 	few, many = 2_000, 12_000
 	maxOff    = 0.05
@@ -27,8 +27,8 @@ const (
 // price is the cost of one call. Without instructions, they were not counted.
 type price struct{ allocs, instructions float64 }
 
-// TestHotPaths is not parallel: allocations of other tests would count.
-func TestHotPaths(t *testing.T) {
+// TestHotPaths_CostNoMoreThanRecorded is not parallel: allocations of other tests would count.
+func TestHotPaths_CostNoMoreThanRecorded(t *testing.T) {
 	known, version := readRecord(t)
 	valgrind, err := exec.LookPath("valgrind")
 	if err != nil && os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "" {
@@ -77,11 +77,11 @@ func (got price) compare(t *testing.T, name string, known map[string]price) {
 	}
 }
 
-// TestCalls makes the calls that Valgrind counts.
-func TestCalls(t *testing.T) {
+// TestCalls_AreCountedByValgrind makes the calls that Valgrind counts.
+func TestCalls_AreCountedByValgrind(t *testing.T) {
 	name := os.Getenv(envPath)
 	if name == "" {
-		t.Skip("TestHotPaths runs it under Valgrind")
+		t.Skip("TestHotPaths_CostNoMoreThanRecorded runs it under Valgrind")
 	}
 	n, err := strconv.Atoi(os.Getenv(envCalls))
 	if err != nil {
@@ -103,7 +103,8 @@ var instructions = regexp.MustCompile(`I\s+refs:\s+([0-9,]+)`)
 func count(t *testing.T, valgrind, path string, calls int) float64 {
 	report := filepath.Join(t.TempDir(), "valgrind.txt")
 	cmd := exec.CommandContext(t.Context(), valgrind, "--tool=cachegrind", "--cache-sim=no",
-		"--cachegrind-out-file=/dev/null", "--log-file="+report, os.Args[0], "-test.run=^TestCalls$")
+		"--cachegrind-out-file=/dev/null", "--log-file="+report, os.Args[0],
+		"-test.run=^TestCalls_AreCountedByValgrind$")
 	cmd.Env = append(os.Environ(), "GOGC=off", "GOMAXPROCS=1", envPath+"="+path, envCalls+"="+strconv.Itoa(calls))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)

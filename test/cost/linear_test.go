@@ -35,9 +35,9 @@ var (
 	hostileQueries = []string{"&", ";", ";id&", "[&", "id[&", "%5b=&", "[]=;", "]=[", "%", "+.&", "ID&", "a=%4;"}
 )
 
-// TestParsing_IsLinear compares times of one run: no text makes parsing dear, in any preset. Paths are read in all ways
-// of the preset; queries are as long as the greatest query_bounds.query_bytes allows.
-func TestParsing_IsLinear(t *testing.T) {
+// TestParsing_TakesLinearTime compares times of one run: no text makes parsing dear, in any preset. Paths are read in
+// all ways of the preset; queries are as long as the greatest query_bounds.query_bytes allows.
+func TestParsing_TakesLinearTime(t *testing.T) {
 	for _, preset := range parseas.Presets() {
 		traits, _ := parseas.Preset(preset)
 		t.Run(preset, func(t *testing.T) {

@@ -25,8 +25,8 @@ var (
 	tracePath = flag.String("trace", "", "file that gets what happened, in virtual microseconds")
 )
 
-// TestFleet runs seeds and judges the laws.
-func TestFleet(t *testing.T) {
+// TestFleet_ObeysTheLaws runs seeds and judges the laws.
+func TestFleet_ObeysTheLaws(t *testing.T) {
 	began := time.Now()
 	if *exact {
 		runtime.MemProfileRate = 0
@@ -52,9 +52,9 @@ func TestFleet(t *testing.T) {
 		virtual.Seconds()/took.Seconds())
 }
 
-// TestSuccessorInASilence kills both aggregators, and lets no counts through soon after they are back. They have no
-// full window by the time they take over, and no key may be forgotten.
-func TestSuccessorInASilence(t *testing.T) {
+// TestSuccessor_ForgetsNoKeyInASilence kills both aggregators, and lets no counts through soon after they are back.
+// They have no full window by the time they take over, and no key may be forgotten.
+func TestSuccessor_ForgetsNoKeyInASilence(t *testing.T) {
 	for seed := range uint64(10) {
 		p, begin, silence := newPlan(seed), time.Duration(26950), time.Duration(27450)
 		if seed < 3 { // before the first heartbeat, at a full second
@@ -70,9 +70,9 @@ func TestSuccessorInASilence(t *testing.T) {
 	}
 }
 
-// TestDeadReaders kills both aggregators. Their partitions of Kafka have no reader until the group has given them up,
-// and no key may be forgotten.
-func TestDeadReaders(t *testing.T) {
+// TestAggregators_ForgetNoKeyWithoutReaders kills both aggregators. Their partitions of Kafka have no reader until the
+// group has given them up, and no key may be forgotten.
+func TestAggregators_ForgetNoKeyWithoutReaders(t *testing.T) {
 	for _, seed := range []uint64{3, 7, 11} {
 		p := newPlan(seed)
 		p.static, p.faults = false, nil
@@ -84,9 +84,9 @@ func TestDeadReaders(t *testing.T) {
 	}
 }
 
-// TestStops stops one process of each kind, for each way of counts: the keys that become hot are the keys that an exact
-// count finds, no loop is invented, and hot keys stay hot.
-func TestStops(t *testing.T) {
+// TestStops_KeepHotKeysHot stops one process of each kind, for each way of counts: the keys that become hot are the
+// keys that an exact count finds, no loop is invented, and hot keys stay hot.
+func TestStops_KeepHotKeysHot(t *testing.T) {
 	const statsd, byCollector, byKafka = 4, 6, 3 // seeds whose counts go that way
 	for _, stop := range []struct {
 		kind string
@@ -105,10 +105,10 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestRedisIsSetBack has Redis' clock set back by ten minutes and by two hours, before a key becomes viral and while it
-// is: limiters find it, follow overrides and rules, keep it hot, and count no window twice. The aggregator that owns
-// the lease dies with the old clock; later the other one does.
-func TestRedisIsSetBack(t *testing.T) {
+// TestRedis_MaySetItsClockBack has Redis' clock set back by ten minutes and by two hours, before a key becomes viral
+// and while it is: limiters find it, follow overrides and rules, keep it hot, and count no window twice. The aggregator
+// that owns the lease dies with the old clock; later the other one does.
+func TestRedis_MaySetItsClockBack(t *testing.T) {
 	for _, c := range []struct{ back, viralFrom time.Duration }{{10 * time.Minute, 8 * time.Second},
 		{10 * time.Minute, 20 * time.Second}, {2 * time.Hour, 8 * time.Second}, {2 * time.Hour, 20 * time.Second}} {
 		p := newPlan(4)

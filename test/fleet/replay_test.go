@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// The rules of TestReplayEqualsLive have a path for each window, of seconds.
+// The rules of TestReplay_FindsTheKeysOfTheLiveFleet have a path for each window, of seconds.
 var windows = []int{1, 2, 5, 10}
 
 const (
@@ -35,10 +35,10 @@ func thresholdRules() string {
 	return text
 }
 
-// TestReplayEqualsLive requests keys that are a little below and above their threshold, steadily. The keys that are hot
-// in limiters are the keys that a replay of the same requests finds: no key at 1 % below the threshold, every key at 1
-// % above it, whenever limiters flush, by each way and however long it takes.
-func TestReplayEqualsLive(t *testing.T) {
+// TestReplay_FindsTheKeysOfTheLiveFleet requests keys that are a little below and above their threshold, steadily. The
+// keys that are hot in limiters are the keys that a replay of the same requests finds: no key at 1 % below the
+// threshold, every key at 1 % above it, whenever limiters flush, by each way and however long it takes.
+func TestReplay_FindsTheKeysOfTheLiveFleet(t *testing.T) {
 	defer watchTime(t)()
 	for name, p := range map[string]*plan{
 		"statsd":    {},

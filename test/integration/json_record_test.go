@@ -11,7 +11,7 @@ import (
 )
 
 // What docs/protocol.md shows: a person types one line of JSON.
-func TestJSONRecordTypedByHand(t *testing.T) {
+func TestConsumer_ReadsJSONTypedByHand(t *testing.T) {
 	c := start(t, 1)
 	var mu sync.Mutex
 	var got []hottype.Count

@@ -200,7 +200,7 @@ func dark(t *testing.T, what string, want int64, owners ...*owner) {
 
 // Members join and leave, leaders move, brokers restart and are all away: at the end each key is counted exactly as
 // often as it was sent.
-func TestEveryCountOnce(t *testing.T) {
+func TestKafka_DeliversEachCountOnce(t *testing.T) {
 	c := start(t, 2)
 	cfg := config(c)
 	l := newLoad(t, kafka.ProducerConfig{Config: cfg, MaxAge: time.Minute, MaxPairs: 4 << 20, MaxBytes: 1 << 30}, 2000)
@@ -348,7 +348,7 @@ func check(res *kmsg.AlterPartitionAssignmentsResponse, err error) error {
 }
 
 // While brokers are away for long the oldest counts are dropped, and exactly the rest arrives.
-func TestDroppedCountsAreCounted(t *testing.T) {
+func TestProducer_CountsDroppedCounts(t *testing.T) {
 	c := start(t, 1)
 	cfg := config(c)
 	l := newLoad(t, kafka.ProducerConfig{Config: cfg, MaxPairs: 20_000}, 2000)
@@ -376,7 +376,7 @@ func TestDroppedCountsAreCounted(t *testing.T) {
 
 // A member that dies is noticed after the session timeout; its partitions are
 // counted by the others then, exactly.
-func TestMemberDies(t *testing.T) {
+func TestKafka_CountsOnAfterAMemberDies(t *testing.T) {
 	if brokers := os.Getenv("HOTPARAM_TEST_MEMBER"); brokers != "" {
 		o := join(t, kafka.ConsumerConfig{Backlog: wholeTest, SessionTimeout: 6 * time.Second, Config: kafka.Config{
 			Brokers: []string{brokers}, Topic: topic, Group: "judges", Namespace: "news"}})
@@ -404,10 +404,10 @@ func TestMemberDies(t *testing.T) {
 	}
 }
 
-// member runs the branch of TestMemberDies above in a process of its own.
+// member runs the branch of TestKafka_CountsOnAfterAMemberDies above in a process of its own.
 func member(t *testing.T, c *cluster) (kill func()) {
 	t.Helper()
-	cmd := self(t, "-test.run=^TestMemberDies$", "-test.timeout=2m")
+	cmd := self(t, "-test.run=^TestKafka_CountsOnAfterAMemberDies$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), "HOTPARAM_TEST_MEMBER="+c.address(0))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -422,7 +422,7 @@ func member(t *testing.T, c *cluster) (kill func()) {
 }
 
 // A producer and an aggregator on one machine with their broker.
-func TestSustainedRate(t *testing.T) {
+func TestKafka_SustainsTheRate(t *testing.T) {
 	const seconds = 12
 	pairs, least := 25_000, 200_000.0 // every 100 ms; every second
 	if raced {

@@ -12,7 +12,7 @@ import (
 
 // An idle producer sends heartbeats to every partition, which count nothing; without
 // a producer there are no heartbeats; without brokers the consumer reports why.
-func TestIdleProducerIsHeard(t *testing.T) {
+func TestProducer_SendsHeartbeatsWhileIdle(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(4, topic))
 	var in inbox
@@ -42,7 +42,7 @@ func TestIdleProducerIsHeard(t *testing.T) {
 }
 
 // A member of the group without a partition counts as having received everything.
-func TestMemberWithoutAPartition(t *testing.T) {
+func TestConsumer_LacksNothingWithoutAPartition(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(1, topic))
 	var members [2]*kafka.Consumer
@@ -62,7 +62,7 @@ func TestMemberWithoutAPartition(t *testing.T) {
 }
 
 // A frozen broker is an outage long before the client gives up on it.
-func TestFrozenBrokerIsAnOutage(t *testing.T) {
+func TestProducer_ReportsAFrozenBroker(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(1, topic))
 	p, _ := producer(t, kafka.ProducerConfig{Config: config(c.ListenAddrs()), Drain: 300 * time.Millisecond})

@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
-func TestRoundTrip(t *testing.T) {
+func TestConsumer_ReceivesWhatAProducerSends(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t).ListenAddrs())
 	cfg.CreateTopic = true // the first of the two creates it
@@ -52,7 +52,7 @@ func TestRoundTrip(t *testing.T) {
 
 // The members of a group share the partitions and together have every count once. When a member leaves, the other takes
 // over its partitions with all of their counts.
-func TestTwoConsumersShare(t *testing.T) {
+func TestConsumer_SharesPartitionsWithItsGroup(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(8, topic)).ListenAddrs())
 	var a, b inbox
@@ -87,7 +87,7 @@ func TestTwoConsumersShare(t *testing.T) {
 	}
 }
 
-func TestBrokerAppears(t *testing.T) {
+func TestProducer_ConnectsWhenABrokerAppears(t *testing.T) {
 	t.Parallel()
 	port := freeport.Port(t)
 	var log logTo
@@ -112,7 +112,7 @@ func TestBrokerAppears(t *testing.T) {
 	}
 }
 
-func TestBrokerRestarts(t *testing.T) {
+func TestConsumer_GoesOnAfterABrokerRestarts(t *testing.T) {
 	t.Parallel()
 	port, dir := freeport.Port(t), t.TempDir()
 	opts := []kfake.Opt{kfake.Ports(port), kfake.DataDir(dir), kfake.SeedTopics(2, topic)}
@@ -139,7 +139,7 @@ func TestBrokerRestarts(t *testing.T) {
 	await(t, "counts after the restart", func() bool { return in.total() >= before+total })
 }
 
-func TestMissingTopic(t *testing.T) {
+func TestConsumer_LogsAMissingTopic(t *testing.T) {
 	t.Parallel()
 	var log logTo
 	cfg := config(cluster(t).ListenAddrs())
@@ -153,7 +153,7 @@ func TestMissingTopic(t *testing.T) {
 
 // Records older than the backlog are not read, whether or not they are committed. The next member reads newer ones
 // again.
-func TestBacklog(t *testing.T) {
+func TestConsumer_SkipsRecordsOlderThanTheBacklog(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(4, topic)).ListenAddrs())
 	counts, total := batch(100)
@@ -184,7 +184,7 @@ func TestBacklog(t *testing.T) {
 }
 
 // A group that was away for an hour does not read through that hour.
-func TestGroupThatWasAway(t *testing.T) {
+func TestConsumer_SkipsTheHourOfAnAbsentGroup(t *testing.T) {
 	t.Parallel()
 	var log logTo
 	cfg := config(cluster(t, kfake.SeedTopics(1, topic)).ListenAddrs())
@@ -219,7 +219,7 @@ func TestGroupThatWasAway(t *testing.T) {
 }
 
 // A member that falls behind jumps to the backlog and counts the records that it skipped.
-func TestSlowMemberJumps(t *testing.T) {
+func TestConsumer_JumpsToTheBacklog(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(1, topic)).ListenAddrs())
 	var ahead atomic.Int64 // of the consumer's clock
@@ -259,7 +259,7 @@ func TestSlowMemberJumps(t *testing.T) {
 }
 
 // Counts that are queued at the stop are written.
-func TestProducerDrains(t *testing.T) {
+func TestProducer_DrainsWhenStopped(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(2, topic)).ListenAddrs())
 	p, stop := producer(t, kafka.ProducerConfig{Config: cfg})
@@ -280,7 +280,7 @@ func TestProducerDrains(t *testing.T) {
 }
 
 // A broker that accepts and never answers delays the stop by no more than the drain time, and does not delay Send.
-func TestSilentBroker(t *testing.T) {
+func TestProducer_IsNotDelayedByASilentBroker(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(2, topic))
 	p, stop := producer(t, kafka.ProducerConfig{Config: config(c.ListenAddrs()), MaxPairs: 1000,
@@ -316,7 +316,7 @@ func TestSilentBroker(t *testing.T) {
 
 // A record that is written but not confirmed is written again, and counts
 // once.
-func TestRepeatedRecordsCountOnce(t *testing.T) {
+func TestConsumer_CountsRepeatedRecordsOnce(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(1, topic))
 	in := &inbox{}
@@ -336,7 +336,7 @@ func TestRepeatedRecordsCountOnce(t *testing.T) {
 
 // A topic with another number of partitions than configured is used as it exists, and a topic that grows is noticed;
 // both are logged.
-func TestPartitionNumbersAreTold(t *testing.T) {
+func TestProducer_LogsOtherNumbersOfPartitions(t *testing.T) {
 	t.Parallel()
 	var log logTo
 	c := cluster(t, kfake.SeedTopics(2, topic))
@@ -382,7 +382,7 @@ func addPartitions(t *testing.T, c *kfake.Cluster, n int32) {
 }
 
 // Two static members under one name replace each other, and the log names the cause.
-func TestStaticMembersUnderOneName(t *testing.T) {
+func TestConsumer_LogsStaticMembersUnderOneName(t *testing.T) {
 	t.Parallel()
 	var log logTo
 	cfg := config(cluster(t, kfake.SeedTopics(1, topic)).ListenAddrs())
@@ -395,7 +395,7 @@ func TestStaticMembersUnderOneName(t *testing.T) {
 
 // A static member that restarts gets its partitions back without a rebalance of
 // the other members.
-func TestStaticMember(t *testing.T) {
+func TestConsumer_RestartsAsAStaticMember(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(4, topic)).ListenAddrs())
 	var a, b inbox

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
-func TestInspectATopic(t *testing.T) {
+func TestInspect_ReadsATopic(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(3, topic))
 	in, err := kafka.Inspect(t.Context(), config(c.ListenAddrs()))
@@ -26,7 +26,7 @@ func TestInspectATopic(t *testing.T) {
 	}
 }
 
-func TestInspectSaysWhatIsMissing(t *testing.T) {
+func TestInspect_ReportsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	in, err := kafka.Inspect(t.Context(), config(cluster(t).ListenAddrs()))
 	if err != nil || !in.Missing {

@@ -88,7 +88,7 @@ func (a *authority) server() *tls.Config {
 		ClientCAs: pool}
 }
 
-func TestTLS(t *testing.T) {
+func TestConfig_ConnectsByTLS(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.make("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -133,7 +133,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-func TestBadTLS(t *testing.T) {
+func TestConfig_RejectsWrongTLSFiles(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	for name, test := range map[string]struct {
@@ -156,7 +156,7 @@ func TestBadTLS(t *testing.T) {
 	}
 }
 
-func TestLogins(t *testing.T) {
+func TestConfig_LogsInByEachMechanism(t *testing.T) {
 	t.Parallel()
 	for _, mechanism := range []string{kafka.Plain, kafka.ScramSHA256, kafka.ScramSHA512} {
 		t.Run(mechanism, func(t *testing.T) {

@@ -24,7 +24,7 @@ func kept(m *miniredis.Miniredis) time.Duration {
 
 // The script and limit.Memory answer the same, although the script stores the time at which the next call is due and
 // limit.Memory the tokens that a bucket lacks.
-func TestThrottleMatchesMemoryStore(t *testing.T) {
+func TestThrottle_MatchesTheMemoryStore(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	c := client(t, m)
@@ -66,7 +66,7 @@ func TestThrottleMatchesMemoryStore(t *testing.T) {
 
 // The script and limit.InFlight answer the same, a denied call writes nothing, and the key disappears with its last
 // lease.
-func TestInFlightMatchesMemoryStore(t *testing.T) {
+func TestInFlight_MatchesTheMemoryStore(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	c, ctx := client(t, m), context.Background()
@@ -122,7 +122,7 @@ func hostileTexts() []string {
 
 // Leases under any key and any id are apart from each other; a clock that jumps
 // back prolongs no lease and frees none.
-func TestInFlightHostile(t *testing.T) {
+func TestInFlight_SeparatesHostileKeys(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	c, ctx, texts := client(t, m), context.Background(), hostileTexts()
@@ -163,7 +163,7 @@ func TestInFlightHostile(t *testing.T) {
 }
 
 // Throttle separates keys of any bytes, and numbers that it cannot store exactly are an error that writes nothing.
-func TestThrottleHostile(t *testing.T) {
+func TestThrottle_SeparatesHostileKeys(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	c, ctx := client(t, m), context.Background()

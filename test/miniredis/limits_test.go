@@ -70,7 +70,7 @@ func (b batched) Take(ctx context.Context, now time.Time, charges []limit.Charge
 }
 
 // The laws hold for decisions that are sent alone and in batches.
-func TestLimiterLaws(t *testing.T) {
+func TestLimiter_ObeysTheLaws(t *testing.T) {
 	t.Parallel()
 	for way, store := range map[string]func(limit.Store) limit.Store{
 		"alone":    func(s limit.Store) limit.Store { return s },

@@ -29,7 +29,7 @@ func hot(n int) report.HotSet {
 }
 
 // A follower has the published set, whether it was published as a whole or as a change, and all later ones.
-func TestHotSetsAreFollowed(t *testing.T) {
+func TestFollower_ReceivesEachHotSet(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	publisher, sets := rediscontrol.New(connect(t, m)).Publisher("agg"), make(chan report.HotSet, 100)
@@ -70,7 +70,7 @@ func TestHotSetsAreFollowed(t *testing.T) {
 }
 
 // Overrides are stored with their history, and a deleted one is removed.
-func TestOverridesAreKept(t *testing.T) {
+func TestOverrides_KeepTheirHistory(t *testing.T) {
 	t.Parallel()
 	ctx, store := t.Context(), rediscontrol.New(connect(t, miniredis.RunT(t))).Overrides()
 	for _, id := range []string{"a", "b", "a"} {
@@ -93,7 +93,7 @@ func TestOverridesAreKept(t *testing.T) {
 }
 
 // Reports are read back, and a process with a recent report is alive.
-func TestReportsAreRead(t *testing.T) {
+func TestReports_AreReadBack(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	c, now := rediscontrol.New(connect(t, m)), time.Now()

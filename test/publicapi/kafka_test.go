@@ -19,7 +19,7 @@ import (
 )
 
 // Every request that a pipeline counts reaches the aggregators by Kafka.
-func TestKafkaSink(t *testing.T) {
+func TestKafkaSink_DeliversEachCount(t *testing.T) {
 	t.Parallel()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "hotparam-counts"),
 		kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"}))
@@ -83,7 +83,7 @@ func TestKafkaSink(t *testing.T) {
 	}
 }
 
-func TestKafkaSinkSaysWhatIsWrong(t *testing.T) {
+func TestKafkaSink_RejectsWrongSettings(t *testing.T) {
 	t.Parallel()
 	if _, err := kafkasink.New(kafkasink.Config{}); err == nil {
 		t.Error("no brokers are taken")

@@ -47,7 +47,7 @@ overrides:
 }
 
 // The middleware keeps the promises that the adapters have to keep.
-func TestRouters(t *testing.T) {
+func TestMiddleware_PassesTheAdapterSuite(t *testing.T) {
 	t.Parallel()
 	topic := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "id="+r.URL.Query().Get("id")) }
 	judged := func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +91,7 @@ func TestRouters(t *testing.T) {
 	}
 }
 
-func TestOutcomes(t *testing.T) {
+func TestMiddleware_ReportsAllOutcomes(t *testing.T) {
 	t.Parallel()
 	adaptertest.Outcomes(t, "go", func(t *testing.T, p *hotparam.Pipeline, answer func(string) (int, string)) string {
 		s := httptest.NewServer(p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
