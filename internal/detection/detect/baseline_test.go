@@ -196,12 +196,12 @@ func TestStats_AddsUpShards(t *testing.T) {
 	}
 }
 
-// A viral key stays viral at its release threshold, and while it is a loop for at most the rule's cooldown.
-func TestStaysViralTape(t *testing.T) {
+// A key with enough clients stays hot at its release threshold, and below it for at most the rule's cooldown.
+func TestUpdateCoolingTape(t *testing.T) {
 	t.Parallel()
 	c := &candidate{}
 	c.hot, c.release = 100, 70
-	s := loopState{viral: true}
+	s := loopState{enoughClients: true}
 	for i, step := range []struct {
 		seconds   float64
 		effective int64
@@ -213,16 +213,16 @@ func TestStaysViralTape(t *testing.T) {
 		{6, 70, true, true}, {7, 69, true, true}, {9.999, 1, false, true}, {10, 1, false, false},
 	} {
 		s.clients = clientEstimate{effective: step.effective, known: step.known}
-		if got := s.staysViral(c, at(step.seconds), at(0), 3*time.Second); got != step.want {
+		if got := s.updateCooling(c, at(step.seconds), at(0), 3*time.Second); got != step.want {
 			t.Errorf("step %d: %v", i, got)
 		}
 	}
 	// Never confirmed by its clients: a loop as soon as they are known, if the window is complete.
-	for _, whole := range []float64{0, 5, 5.001} {
-		s := loopState{viral: true, clients: clientEstimate{effective: 99, known: true}}
+	for _, completeFrom := range []float64{0, 5, 5.001} {
+		s := loopState{enoughClients: true, clients: clientEstimate{effective: 99, known: true}}
 		s.clients.effective = 69
-		if got := s.staysViral(c, at(5), at(whole), time.Hour); got != (whole > 5) {
-			t.Errorf("whole from %v on: %v", whole, got)
+		if got := s.updateCooling(c, at(5), at(completeFrom), time.Hour); got != (completeFrom > 5) {
+			t.Errorf("complete from %v on: %v", completeFrom, got)
 		}
 	}
 }

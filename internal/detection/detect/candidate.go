@@ -13,7 +13,7 @@ import (
 )
 
 // candidate is a key that could become hot, because its count has reached the lowest threshold of any criterion, or
-// that is hot and cooling.
+// that is hot or cooling. Its hysteresis decides when it has cooled.
 type candidate struct {
 	key   hottype.Key
 	hash  uint64
@@ -95,36 +95,36 @@ func (h *ruleState) removeCandidate(c *candidate) {
 
 // evaluateCandidate applies the current count of a candidate, and reports whether it became hot.
 func (h *ruleState) evaluateCandidate(c *candidate, now time.Time) bool {
-	was := c.isHot()
-	if !was && h.withholds(c.key) {
+	wasHot := c.isHot()
+	if !wasHot && h.withholds(c.key) {
 		return false
 	}
 	sum := h.counts.SumOf(c.watch)
-	needs := h.currentThresholds(c)
-	c.update(&needs, sum, now)
+	required := h.currentThresholds(c)
+	c.update(&required, sum, now)
 	if h.hasLateCounts {
-		h.evaluateBefore(c, &needs, sum)
+		h.evaluateBefore(c, &required, sum)
 	}
-	if !was && c.isHot() {
+	if !wasHot && c.isHot() {
 		c.since, c.thresholdSecond, c.peak, c.seen = now, h.second, 0, false
 	}
 	if h.hasLateCounts {
 		sum = max(sum, h.counts.BeforeOf(c.watch))
 	}
 	c.peak = max(c.peak, h.rateOf(sum))
-	return !was && c.isHot()
+	return !wasHot && c.isHot()
 }
 
 // evaluateBefore applies the count of a candidate in the window that ended when this second began. A count is judged in
 // the second in which it happened, also if it was sent after the end of that second; otherwise the last counts of a
-// second would meet a window that has lost its first second. The arguments needs and sum belong to the window that ends
-// now.
-func (h *ruleState) evaluateBefore(c *candidate, needs *[criteria]thresholds, sum int64) {
-	then := h.compiled.criteriaThresholds(0, 0)
+// second would meet a window that has lost its first second. The arguments current and sum belong to the window that
+// ends now.
+func (h *ruleState) evaluateBefore(c *candidate, current *[criteria]thresholds, sum int64) {
+	before := h.compiled.criteriaThresholds(0, 0)
 	if h.compiled.rule.Hot.Share > 0 || h.baseline != nil {
-		then = h.thresholdsOf(c, h.traffic.upperTotalBefore(h.second, h.traffic.countedResource(c.key)))
+		before = h.thresholdsOf(c, h.traffic.upperTotalBefore(h.second, h.traffic.countedResource(c.key)))
 	}
-	c.updateBefore(&then, h.counts.BeforeOf(c.watch), time.Unix(h.second, 0), needs, sum)
+	c.updateBefore(&before, h.counts.BeforeOf(c.watch), time.Unix(h.second, 0), current, sum)
 }
 
 // pruneCandidates drops the lightest candidates that are not in the hot set, when a rule with a low threshold has very
@@ -172,7 +172,7 @@ const maxLoops = 100
 type loopState struct {
 	clients       clientEstimate
 	checkedSecond int64 // the second in which the clients were last estimated
-	viral         bool  // requested by enough clients: hot if there is a place; else a loop
+	enoughClients bool  // requested by enough clients: hot if there is a place; else a loop
 	confirmed     bool  // its clients are known to be enough, and not only assumed to be
 	// loopSince is the time since which its clients, each capped, would not keep it hot; zero while they do.
 	loopSince time.Time
@@ -189,28 +189,29 @@ func (h *ruleState) heavierWindow(c *candidate, w *window.Watched) (second, sum 
 	return h.second, w.Sum
 }
 
-// isViral judges a candidate by its clients, and reports whether it is viral. A loop becomes viral at once when the
-// capped counts of its clients reach the threshold. From time whole on, the window has all counts.
-func (h *ruleState) isViral(c *candidate, now, whole time.Time, second, sum int64) bool {
+// evaluateClients records whether a candidate has enough clients, and reports it: with enough it is hot, else it is a
+// loop. A loop becomes hot at once when the capped counts of its clients reach the threshold. From time completeFrom
+// on, the window has all counts.
+func (h *ruleState) evaluateClients(c *candidate, now, completeFrom time.Time, second, sum int64) bool {
 	s, want := &c.loop, int64(h.compiled.rule.Hot.MinClients)
 	if want > 1 {
 		s.checkedSecond = 0
 	}
 	h.estimateClients(c, second, sum)
-	was := s.viral
+	hadEnough := s.enoughClients
 	switch {
 	case want <= 1:
-		s.viral = true
-	case s.viral:
-		s.viral = s.staysViral(c, now, whole, h.compiled.rule.Hot.Cooldown)
+		s.enoughClients = true
+	case s.enoughClients:
+		s.enoughClients = s.updateCooling(c, now, completeFrom, h.compiled.rule.Hot.Cooldown)
 	default:
-		s.viral = s.clients.effective >= c.hot
-		s.confirmed, s.loopSince = s.viral && s.clients.known, time.Time{}
+		s.enoughClients = s.clients.effective >= c.hot
+		s.confirmed, s.loopSince = s.enoughClients && s.clients.known, time.Time{}
 	}
-	if s.viral != was && (c.inHotSet || s.inLoops) {
+	if s.enoughClients != hadEnough && (c.inHotSet || s.inLoops) {
 		c.since = now
 	}
-	return s.viral
+	return s.enoughClients
 }
 
 // estimateClients estimates the clients of a candidate, once in a second.
@@ -221,28 +222,28 @@ func (h *ruleState) estimateClients(c *candidate, second, sum int64) {
 	}
 }
 
-// staysViral reports whether a viral key stays viral. If its other clients leave while a loop goes on, it cools like
-// any other key, for the rule's cooling time. A key that became hot before its clients were known is a loop at once,
-// because it was never shown to be viral.
-func (s *loopState) staysViral(c *candidate, now, whole time.Time, cool time.Duration) bool {
+// updateCooling updates loopSince of a key that had enough clients, and reports whether the key stays hot. If its other
+// clients leave while a loop goes on, it cools like any other key, for the rule's cooling time. A key that became hot
+// before its clients were known is a loop at once, because its clients were never known to be enough.
+func (s *loopState) updateCooling(c *candidate, now, completeFrom time.Time, cooldown time.Duration) bool {
 	p := &s.clients
 	s.confirmed = s.confirmed || p.known && p.effective >= c.hot
 	switch {
 	case p.effective >= c.release:
 		s.loopSince = time.Time{}
 		return true
-	case !s.confirmed && p.known && !whole.After(now):
+	case !s.confirmed && p.known && !completeFrom.After(now):
 		return false
 	case s.loopSince.IsZero():
 		s.loopSince = now
 	}
-	return now.Sub(hotset.Later(s.loopSince, whole)) < cool
+	return now.Sub(hotset.Later(s.loopSince, completeFrom)) < cooldown
 }
 
 // recheckClients updates the loop state at the end of a second, before the window moves on, because clients may have
 // returned since the last Tick.
 func (h *ruleState) recheckClients(c *candidate, sum int64) {
-	if s := &c.loop; s.viral && !s.loopSince.IsZero() {
+	if s := &c.loop; s.enoughClients && !s.loopSince.IsZero() {
 		p := h.clients.estimateOf(c.key, h.second, sum, c.hot, int64(h.compiled.rule.Hot.MinClients))
 		if p.effective >= c.release {
 			s.loopSince = time.Time{}

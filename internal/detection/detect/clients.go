@@ -30,7 +30,7 @@ type clientSketches struct {
 	window    int64 // seconds
 	grain     int64 // seconds per part
 	keys      map[hottype.Key]*sketchRing
-	whole     hottype.ClientSketch // the clients that of returned last
+	merged    hottype.ClientSketch // the clients that clientsOf returned last
 }
 
 type sketchRing struct {
@@ -103,7 +103,7 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 }
 
 type recordedClients struct {
-	clients *hottype.ClientSketch // valid until of is called again
+	clients *hottype.ClientSketch // valid until clientsOf is called again
 	unnamed int64                 // requests without a client
 	// requests is the number of recorded requests; network and sender are the origins of most of them.
 	requests        int64
@@ -119,10 +119,10 @@ func (a *recordedClients) add(at *sketchSlot) {
 // clientsOf returns the clients recorded for a key in the window that ends with second now, and false if there are
 // none.
 func (cs *clientSketches) clientsOf(key hottype.Key, now int64) (a recordedClients, ok bool) {
-	clientsketch.Reset(&cs.whole)
-	a.clients = &cs.whole
+	clientsketch.Reset(&cs.merged)
+	a.clients = &cs.merged
 	cs.eachSlot(key, now, func(at *sketchSlot) {
-		clientsketch.Merge(&cs.whole, &at.sketch)
+		clientsketch.Merge(&cs.merged, &at.sketch)
 		a.unnamed += at.anonymous
 		a.add(at)
 	})
@@ -200,10 +200,10 @@ const unknownNetwork = 1
 // estimateOf estimates the clients of a key by its sum over the window, the threshold of its rule and the rule's
 // minimum number of clients (0: any number).
 //
-// A key is viral if it reaches its threshold although each client counts for at most threshold/minClients. That takes
-// at least minClients clients, and many clients still pass if a few loops add requests to them. All requests without a
-// client count as a single client, so that a sender that names no clients, such as a forger, makes no key hot alone.
-// Keys without records count likewise: otherwise a client that fills the room for sketches would pass for many.
+// A key has enough clients if it reaches its threshold although each client counts for at most threshold/minClients.
+// That takes at least minClients clients, and many clients still pass if a few loops add requests to them. All requests
+// without a client count as a single client, so that a sender that names no clients, such as a forger, makes no key hot
+// alone. Keys without records count likewise: otherwise a client that fills the room for sketches would pass for many.
 func (cs *clientSketches) estimateOf(key hottype.Key, now, sum int64, threshold, minClients int64) clientEstimate {
 	most := max(1, float64(threshold)/float64(max(minClients, 1)))
 	p := cs.originOf(key, now, sum)

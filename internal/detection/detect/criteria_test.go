@@ -250,24 +250,25 @@ func TestThresholdsAreRoundedOnce(t *testing.T) {
 func TestHysteresisTape(t *testing.T) {
 	t.Parallel()
 	for i := range criteria {
-		needs := [criteria]thresholds{noThresholds, noThresholds, noThresholds}
-		needs[i] = thresholds{10, 7}
+		required := [criteria]thresholds{noThresholds, noThresholds, noThresholds}
+		required[i] = thresholds{10, 7}
 		var h hysteresis
 		for _, step := range []struct {
-			at, whole float64
-			sum       int64
-			want      bool
+			at, completeFrom float64
+			sum              int64
+			want             bool
 		}{
 			{0, 0, 9, false}, {0.1, 0, 10, true}, {0.2, 0, 6, true}, {3.1, 0, 6, true}, {3.1, 0, 7, true},
 			{4, 0, 6, true}, {6.9, 0, 6, true}, {6.95, 0, 12, true}, {7, 0, 6, true}, {9.9, 0, 0, true},
 			{10, 8, 0, true}, {10.9, 8, 0, true}, {11, 8, 0, false}, {12, 8, 9, false},
 		} {
-			h.update(&needs, step.sum, at(step.at))
-			if got := h.expire(at(step.at), at(step.whole), 3*time.Second); got != step.want || got != h.isHot() {
+			h.update(&required, step.sum, at(step.at))
+			h.endCooledCriteria(at(step.at), at(step.completeFrom), 3*time.Second)
+			if got := h.isHot(); got != step.want {
 				t.Errorf("criterion %d at %v: hot %v", i, step.at, got)
 			}
 		}
-		if h.thresholds != needs[i] || h.why != []string{"rate", "share", "surge"}[i] {
+		if h.thresholds != required[i] || h.why != []string{"rate", "share", "surge"}[i] {
 			t.Errorf("criterion %d: %+v", i, h)
 		}
 	}

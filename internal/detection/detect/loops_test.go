@@ -83,7 +83,7 @@ func TestDetector_LoopsTape(t *testing.T) {
 			by(k, 0, append([]int64{500}, each(99)...)...),
 			"0: topic?id=1=119.8 became:topic?id=1@0",
 		},
-		"a loop that becomes viral, and a loop that stays when the others have gone": {
+		"a loop that becomes hot, and a loop that stays when the others have gone": {
 			by(k, 0, 300), "0.1: loop topic?id=1=60 1 clients 10.0.0.0 1.00 looped:topic?id=1@0",
 			by(k, 1, each(90)...), "1.1: topic?id=1=78 ceased:topic?id=1@1.1 became:topic?id=1@1.1",
 			by(k, 5, 300), "5.5: topic?id=1=108",
@@ -92,7 +92,7 @@ func TestDetector_LoopsTape(t *testing.T) {
 			"9: loop topic?id=1=180 1 clients 10.0.0.0 1.00 looped:topic?id=1@9 cooled:topic?id=1@9",
 			"9.1: loop topic?id=1=180 1 clients 10.0.0.0 1.00",
 		},
-		"who was viral once is judged anew": {
+		"a key that was hot once is judged again": {
 			by(k, 0, each(100)...), "0: topic?id=1=20 became:topic?id=1@0",
 			"20: cooled:topic?id=1@20",
 			by(k, 21, 300), "21: loop topic?id=1=60 1 clients 10.0.0.0 1.00 looped:topic?id=1@21",
@@ -305,7 +305,7 @@ func TestEstimateOf_Tape(t *testing.T) {
 	}
 }
 
-// A viral key whose clients come back within a second does not become a loop, even if no Tick saw them.
+// A hot key whose clients come back within a second does not become a loop, even if no Tick saw them.
 func TestClientsThatCameBackBetweenTicks(t *testing.T) {
 	t.Parallel()
 	for last, want := range map[int64]bool{9: false, 10: true} { // beside three clients of 20, with a release of 70
@@ -313,7 +313,7 @@ func TestClientsThatCameBackBetweenTicks(t *testing.T) {
 		d.Add(at(0), by("topic?id=1", 0, 50, 50, 50, last))
 		h := d.shards[0].states[0]
 		c := h.candidates[0]
-		c.loop = loopState{viral: true, loopSince: at(0)}
+		c.loop = loopState{enoughClients: true, loopSince: at(0)}
 		h.evaluateCandidate(c, at(0))
 		h.recheckClients(c, h.counts.SumOf(c.watch))
 		if got := c.loop.loopSince.IsZero(); got != want {

@@ -37,19 +37,19 @@ type ruleState struct {
 const unasked = -1
 
 // setRule replaces the rule of h. If the new rule has another window, the caller must restart h afterwards.
-func (h *ruleState) setRule(t *compiledRule) {
+func (h *ruleState) setRule(r *compiledRule) {
 	before := h.compiled
-	h.compiled = t
-	h.clients.anonymous = t.rule.Hot.MinClients > 1 && !h.opts.NoClients
-	surge := t.rule.Hot.Surge
+	h.compiled = r
+	h.clients.anonymous = r.rule.Hot.MinClients > 1 && !h.opts.NoClients
+	surge := r.rule.Hot.Surge
 	switch {
 	case surge == 0:
 		h.baseline = nil
-	case h.baseline == nil || before.rule.Hot.Surge != surge || before.rule.Hot.MinRate != t.rule.Hot.MinRate:
-		h.baseline = newBaseline(t, h.opts.perShard())
+	case h.baseline == nil || before.rule.Hot.Surge != surge || before.rule.Hot.MinRate != r.rule.Hot.MinRate:
+		h.baseline = newBaseline(r, h.opts.perShard())
 	}
 	if h.counts != nil {
-		h.counts.SetLimit(t.least)
+		h.counts.SetLimit(r.least)
 	}
 }
 
@@ -75,8 +75,8 @@ func (h *ruleState) restartCounts(second int64) {
 			continue
 		}
 		h.addCandidate(c)
-		for i := range c.below {
-			c.below[i] = time.Unix(second, 0)
+		for i := range c.belowSince {
+			c.belowSince[i] = time.Unix(second, 0)
 		}
 	}
 	h.recheckCandidates(time.Unix(second, 0))
@@ -92,13 +92,13 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 			if h.hasLateCounts {
 				before, begin := h.counts.BeforeOf(c.watch), time.Unix(h.second, 0)
 				c.peak = max(c.peak, h.rateOf(before))
-				b := &c.below[byRate]
-				if c.on[byRate] && before >= h.compiled.rate.release && !b.IsZero() && b.Before(begin) {
+				b := &c.belowSince[byRate]
+				if c.hotBy[byRate] && before >= h.compiled.rate.release && !b.IsZero() && b.Before(begin) {
 					*b = begin
 				}
 			}
-			if c.on[byRate] && sum >= h.compiled.rate.release {
-				c.below[byRate] = time.Time{}
+			if c.hotBy[byRate] && sum >= h.compiled.rate.release {
+				c.belowSince[byRate] = time.Time{}
 			}
 			h.recheckClients(c, sum)
 		}

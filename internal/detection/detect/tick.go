@@ -97,8 +97,8 @@ func (l *shard) classifyCandidates(now time.Time, t *tick) time.Time {
 func (l *shard) classifyCandidate(rule int, h *ruleState, c *candidate, now time.Time, t *tick) {
 	h.evaluateCandidate(c, now)
 	w := h.counts.Read(c.watch)
-	whole := l.d.completeFrom(h.compiled)
-	if !c.expire(now, whole, h.compiled.rule.Hot.Cooldown) {
+	completeFrom := l.d.completeFrom(h.compiled)
+	if c.endCooledCriteria(now, completeFrom, h.compiled.rule.Hot.Cooldown); !c.isHot() {
 		hot := h.hotOf(c, w, now)
 		t.removeShown(&c.inHotSet, hot, Cooled)
 		t.removeShown(&c.loop.inLoops, hot, LoopEnded)
@@ -111,7 +111,7 @@ func (l *shard) classifyCandidate(rule int, h *ruleState, c *candidate, now time
 		return
 	}
 	second, sum := h.heavierWindow(c, &w)
-	v := view{shard: l, c: c, rank: 10 * w.Sum, loop: !h.isViral(c, now, whole, second, sum)}
+	v := view{shard: l, c: c, rank: 10 * w.Sum, loop: !h.evaluateClients(c, now, completeFrom, second, sum)}
 	v.hot, v.shown, v.seen = h.hotOf(c, w, now), c.inHotSet, c.seen
 	c.seen = true
 	if v.loop {
@@ -229,12 +229,12 @@ func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype
 func (d *Detector) MarkIncomplete(now time.Time) { d.incomplete.Store(now.UnixNano()) }
 
 // completeFrom returns the time from which the window of a rule has all counts, or the zero time if none are missing.
-func (d *Detector) completeFrom(t *compiledRule) time.Time {
+func (d *Detector) completeFrom(r *compiledRule) time.Time {
 	ns := d.incomplete.Load()
 	if ns == 0 {
 		return time.Time{}
 	}
-	return time.Unix(0, ns).Add(time.Duration(t.window) * time.Second)
+	return time.Unix(0, ns).Add(time.Duration(r.window) * time.Second)
 }
 
 // NextChange returns the earliest time at which a Tick can find that a key became hot or a loop, or ceased to be, if no
@@ -275,14 +275,14 @@ func (l *shard) nextChange() (at time.Time, ok bool) {
 
 // cooledAt returns the time at which a candidate has cooled by any criterion, or its clients have been too few for long
 // enough, if that is before the time before; else it returns before.
-func (c *candidate) cooledAt(before time.Time, cool time.Duration) time.Time {
-	for i, below := range c.below {
-		if end := below.Add(cool); c.on[i] && !below.IsZero() && end.Before(before) {
+func (c *candidate) cooledAt(before time.Time, cooldown time.Duration) time.Time {
+	for i, since := range c.belowSince {
+		if end := since.Add(cooldown); c.hotBy[i] && !since.IsZero() && end.Before(before) {
 			before = end
 		}
 	}
-	if s := &c.loop; s.viral && !s.loopSince.IsZero() && s.loopSince.Add(cool).Before(before) {
-		return s.loopSince.Add(cool)
+	if s := &c.loop; s.enoughClients && !s.loopSince.IsZero() && s.loopSince.Add(cooldown).Before(before) {
+		return s.loopSince.Add(cooldown)
 	}
 	return before
 }
