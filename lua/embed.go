@@ -2,7 +2,8 @@
 // arguments, its reply and its cost. Packages rediscontrol and redislimits are the callers.
 //
 // A script is joined from parts, so that no code is written twice: prelude.lua, for limits also the parts that
-// limit_prelude.lua describes, and the file with its name. Only cl_throttle.lua is used alone.
+// limit_prelude.lua describes, for overrides override_audit.lua, and the file with its name. Only cl_throttle.lua is
+// used alone.
 //
 // Scripts take the time from Redis, give every key an expiry, take and return whole numbers, and use only commands that
 // Redis 6, Valkey and miniredis have.
@@ -40,14 +41,19 @@ func Exchange() string { return markedLines("prelude", "") + markedLines("limit_
 func ClaimHot() string         { return controlScript("claim_hot") }
 func PublishHot() string       { return controlScript("publish_hot") }
 func PublishBounds() string    { return controlScript("publish_bounds") }
-func RestoreOverrides() string { return controlScript("restore_overrides") }
+func RestoreOverrides() string { return controlScript("override_audit", "restore_overrides") }
 func WriteCommand() string     { return controlScript("write_command") }
-func WriteOverride() string    { return controlScript("write_override") }
+func WriteOverride() string    { return controlScript("override_audit", "write_override") }
 func WriteReport() string      { return controlScript("write_report") }
 func WriteRules() string       { return controlScript("write_rules") }
 
-func controlScript(name string) string {
-	return markedLines("prelude", "") + markedLines("prelude", "control") + markedLines(name, "")
+// controlScript joins the prelude and the files of a script.
+func controlScript(names ...string) string {
+	text := markedLines("prelude", "") + markedLines("prelude", "control")
+	for _, name := range names {
+		text += markedLines(name, "")
+	}
+	return text
 }
 
 // markedLines returns the lines of a file that are marked with word: the lines after a line "--> " that contains the

@@ -5,36 +5,32 @@
 -- KEYS[1]  override:entries  hash: id -> override (JSON)
 -- KEYS[2]  override:until    sorted set: id -> end, unix ms, of overrides that end
 -- KEYS[3]  override:version  string: grows with every change
--- KEYS[4]  override:audit    list: changes (JSON), newest first
--- KEYS[5]  override:log      list: the last changes; it ends, because the state before is not the one that they led to
--- ARGV[1]  version of the caller's overrides; the store has it afterwards
--- ARGV[2]  the version that the caller found in Redis, or 0 if there was no version
--- ARGV[3]  how many audit entries are kept
--- ARGV[4]  life of the keys, ms
--- ARGV[5]  channel of the notice
--- ARGV[6]  number of overrides, n
--- ARGV[7]  and so on: n times id, entry and end (unix ms, 0 without an end), then the
+-- KEYS[4] to KEYS[9], ARGV[1] to ARGV[6]  as override_audit describes them
+-- KEYS[10] override:log      list: the last changes; it ends, because the state before is not the one that they led to
+-- ARGV[7]  version of the caller's overrides; the store has it afterwards
+-- ARGV[8]  the version that the caller found in Redis, or 0 if there was no version
+-- ARGV[9]  number of overrides, n
+-- ARGV[10] and so on: n times id, entry and end (unix ms, 0 without an end), then the
 --          audit entries, oldest first
 --
--- Returns 1 when done, or 0 if Redis no longer has the version that the caller found, or if that is not an older one;
--- then nothing is written.
+-- Returns {code, dropped, bytes}, with code 1 when done, or 0 if Redis no longer has the version that the caller found,
+-- or if that is not an older one; then nothing is written. dropped is the number of changes that the audit lost because
+-- it was full, and bytes its size.
 --
--- One round trip; O(n).
+-- One round trip; O(n), and what override_audit bounds.
 
-local entries_key, until_key, version_key, audit_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local version, found = tonumber(ARGV[1]), tonumber(ARGV[2])
-local audit_max = tonumber(ARGV[3])
-local life_ms = ARGV[4]
-local channel = ARGV[5]
-local last = 6 + 3 * tonumber(ARGV[6])
+local entries_key, until_key, version_key = KEYS[1], KEYS[2], KEYS[3]
+local version, found = tonumber(ARGV[7]), tonumber(ARGV[8])
+local last = 9 + 3 * tonumber(ARGV[9])
 
 local stored = version_of(redis.call('GET', version_key), now, 1000000)
 if stored ~= found or stored >= version then
-  return 0
+  return {0, 0, bytes}
 end
+begin_audit()
 
-redis.call('DEL', entries_key, until_key, KEYS[5])
-for i = 7, last, 3 do
+redis.call('DEL', entries_key, until_key, KEYS[10])
+for i = 10, last, 3 do
   local until_ms = tonumber(ARGV[i + 2])
   if until_ms == 0 then
     redis.call('HSET', entries_key, ARGV[i], ARGV[i + 1])
@@ -44,12 +40,11 @@ for i = 7, last, 3 do
   end
 end
 for i = last + 1, #ARGV do
-  redis.call('LPUSH', audit_key, ARGV[i])
+  drops_left = drops_left + 2
+  add_change(ARGV[i])
 end
-redis.call('LTRIM', audit_key, '0', string.format('%.0f', audit_max - 1))
-redis.call('SET', version_key, ARGV[1])
-redis.call('PUBLISH', channel, ARGV[1])
-for i = 1, 4 do
-  redis.call('PEXPIRE', KEYS[i], life_ms)
-end
-return 1
+redis.call('SET', version_key, ARGV[7])
+redis.call('PUBLISH', channel, ARGV[7])
+drop_old()
+end_audit()
+return {1, dropped, bytes}

@@ -5,56 +5,53 @@
 -- KEYS[2]  override:until    sorted set: id -> end, unix ms, of overrides that end
 -- KEYS[3]  override:version  string: grows with every change; unix us, or one
 --          more than the version before
--- KEYS[4]  override:audit    list: changes (JSON), newest first
--- KEYS[5]  override:log      list: "version before id", newest first; before is the
+-- KEYS[4] to KEYS[9], ARGV[1] to ARGV[6]  as override_audit describes them
+-- KEYS[10] override:log      list: "version before id", newest first; before is the
 --          version that the change was made on
--- ARGV[1]  id; "" only trims and renews
--- ARGV[2]  the entry that the caller read, or "" if it was absent
--- ARGV[3]  the entry to store; "" deletes
--- ARGV[4]  end of the new entry, unix ms, 0 without an end
--- ARGV[5]  audit entry (JSON object); the new version is put into it as revision
--- ARGV[6]  how many audit entries are kept
--- ARGV[7]  maximum number of overrides
--- ARGV[8]  life of all keys, ms
--- ARGV[9]  channel of the notice
--- ARGV[10] the lowest version that Redis must have: the version of the overrides
+-- ARGV[7]  id; "" only trims and renews
+-- ARGV[8]  the entry that the caller read, or "" if it was absent
+-- ARGV[9]  the entry to store; "" deletes
+-- ARGV[10] end of the new entry, unix ms, 0 without an end
+-- ARGV[11] audit entry (JSON object); the new version is put into it as revision
+-- ARGV[12] maximum number of overrides
+-- ARGV[13] the lowest version that Redis must have: the version of the overrides
 --          that the caller's process enforces, or 0 if it knows no version
+-- ARGV[14] how many entries of the log are kept
 -- ARGV[11] how many entries of the log are kept
 --
--- Returns {code, trimmed, version}; version is the change's, or 0 if it was not made:
+-- Returns {code, trimmed, version, dropped, bytes}. version is the change's, or 0 if it was not made; dropped is the
+-- number of changes that the audit lost because it was full, and bytes its size. code is one of
 --   1  done
 --   0  conflict: the stored entry differs from the entry that the caller read; the change is not written
---  -1  full: ARGV[7] overrides exist; the change is not written
+--  -1  full: ARGV[12] overrides exist; the change is not written
 --  -2  Redis has lost overrides that the caller knows; nothing is written at all.
 --      A change on top of an older state would become the newest one.
 --
 -- Only a change makes a new version. Overrides that ended are removed under the old version: they hold nowhere, and a
 -- Redis with an older state must not take itself for the newest because one of its overrides ended.
 --
--- One round trip; O(log N) and O(ended).
+-- One round trip; O(log N) and O(ended), and what override_audit bounds.
 
-local entries_key, until_key, version_key, audit_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local log_key = KEYS[5]
-local id, expected, entry = ARGV[1], ARGV[2], ARGV[3]
-local until_ms = tonumber(ARGV[4])
-local audit_entry = ARGV[5]
-local audit_max = tonumber(ARGV[6])
-local entries_max = tonumber(ARGV[7])
-local life_ms = ARGV[8]
-local channel = ARGV[9]
-local least = tonumber(ARGV[10])
-local log_max = tonumber(ARGV[11])
+local entries_key, until_key, version_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[10]
+local id, expected, entry = ARGV[7], ARGV[8], ARGV[9]
+local until_ms = tonumber(ARGV[10])
+local audit_entry = ARGV[11]
+local entries_max = tonumber(ARGV[12])
+local least = tonumber(ARGV[13])
+local log_max = tonumber(ARGV[14])
 
 local stored = version_of(redis.call('GET', version_key), now, 1000000)
 if stored < least then
-  return {-2, 0, 0}
+  return {-2, 0, 0, 0, bytes}
 end
+begin_audit()
 
 -- At most 1000 at a time: unpack has a limit, and the next call takes the rest.
 local ended = redis.call('ZRANGEBYSCORE', until_key, '-inf', int(now_ms), 'LIMIT', '0', '1000')
 if #ended > 0 then
   redis.call('HDEL', entries_key, unpack(ended))
   redis.call('ZREM', until_key, unpack(ended))
+  add_removals(ended, stored)
 end
 
 local code, version = 1, 0
@@ -78,15 +75,13 @@ if id ~= '' then
   if code == 1 then
     -- Microseconds, so that no version is used twice although Redis forgot it.
     version = math.max(stored + 1, now)
-    redis.call('LPUSH', audit_key, '{"revision":' .. int(version) .. ',' .. string.sub(audit_entry, 2))
-    redis.call('LTRIM', audit_key, '0', int(audit_max - 1))
+    add_change('{"revision":' .. int(version) .. ',' .. string.sub(audit_entry, 2))
     redis.call('LPUSH', log_key, int(version) .. ' ' .. int(stored) .. ' ' .. id)
     redis.call('LTRIM', log_key, '0', int(log_max - 1))
     redis.call('SET', version_key, int(version))
     redis.call('PUBLISH', channel, int(version))
   end
 end
-for i = 1, #KEYS do
-  redis.call('PEXPIRE', KEYS[i], life_ms)
-end
-return {code, #ended, version}
+drop_old()
+end_audit()
+return {code, #ended, version, dropped, bytes}

@@ -13,10 +13,10 @@ import (
 
 const (
 	// keepAudit is the age up to which changes are kept, if they fit.
-	keepAudit = 30 * 24 * time.Hour
+	keepAudit = rules.KeepAudit
 	// maxAudit is the maximum size of audit.jsonl in bytes. The file is read whole at the start, so it is never longer
 	// than maxFile.
-	maxAudit = maxFile
+	maxAudit = min(maxFile, rules.MaxAuditBytes)
 	// roomAfter is the part of maxAudit that is free after changes were dropped, so that the file is written again once
 	// in a few thousand changes, and not at each of them.
 	roomAfter = 16
@@ -74,8 +74,7 @@ func (a *auditLog) isFull(l auditLine) bool {
 }
 
 // withRoom returns the log with room for a line: without the changes older than keepAudit, and if that does not
-// suffice, without the oldest changes of the callers whose changes take most bytes. So a caller can drop only its own
-// changes, as long as others have written less, and a change cannot be hidden by making many.
+// suffice, without the oldest changes of the callers whose changes take most bytes; see [rules.AuditExcess].
 func (a *auditLog) withRoom(l auditLine) auditLog {
 	left := auditLog{max: a.max}
 	for _, old := range a.lines {
@@ -98,29 +97,13 @@ func (a *auditLog) withRoom(l auditLine) auditLog {
 	return kept
 }
 
-// excess returns the bytes that each caller has over a share, which is chosen so that all callers together keep a sum
-// of at most most bytes.
+// excess returns the bytes that each author has to drop, so that all authors together keep at most most bytes.
 func (a *auditLog) excess(most int) map[string]int {
-	of := map[string]int{}
+	bytes := map[string]int{}
 	for _, l := range a.lines {
-		of[l.author] += len(l.text)
+		bytes[l.author] += len(l.text)
 	}
-	low, high := 0, a.bytes // shares of low keep at most most bytes, and shares of high+1 more
-	for low < high {
-		share, sum := (low+high+1)/2, 0
-		for _, n := range of {
-			sum += min(n, share)
-		}
-		if sum <= most {
-			low = share
-		} else {
-			high = share - 1
-		}
-	}
-	for author, n := range of {
-		of[author] = n - low
-	}
-	return of
+	return rules.AuditExcess(bytes, most)
 }
 
 // find returns the changes that a query selects, newest first.

@@ -58,12 +58,32 @@ func (k Keys) OverrideUntil() string { return k.prefix + "override:until" }
 // OverrideVersion is a string that changes with every change. It expires as overrides.
 func (k Keys) OverrideVersion() string { return k.prefix + "override:version" }
 
-// OverrideAudit is a list, the last MaxAudit changes as JSON, newest first. It expires as overrides.
+// OverrideAudit is a list, the last 1000 changes as JSON, newest first, which programs of an earlier version read and
+// write instead of OverrideChanges. It expires as overrides.
 func (k Keys) OverrideAudit() string { return k.prefix + "override:audit" }
 
 // OverrideLog is a list "version before id" of the last changes, newest first, by which a follower reads only what
 // changed. It expires as overrides.
 func (k Keys) OverrideLog() string { return k.prefix + "override:log" }
+
+// OverrideChanges is a sorted set, change as JSON -> its number, which is its revision, or higher for changes that were
+// restored together. It expires as overrides.
+func (k Keys) OverrideChanges() string { return k.prefix + "override:changes" }
+
+// OverrideChangeIndex is a sorted set without scores, "author:<length>:<author>:<number>" and "id:<id>:<number>" of each
+// change. It expires as overrides.
+func (k Keys) OverrideChangeIndex() string { return k.prefix + "override:change_index" }
+
+// OverrideAuthors is a sorted set, author -> bytes of the author's changes. It expires as overrides.
+func (k Keys) OverrideAuthors() string { return k.prefix + "override:authors" }
+
+// OverrideRemoved is a sorted set, id -> version at which the override was removed, of the last removals. It expires as
+// overrides.
+func (k Keys) OverrideRemoved() string { return k.prefix + "override:removed" }
+
+// OverrideAuditState is a hash: the bytes of all changes, the revision up to which OverrideChanges has the changes of
+// OverrideAudit, and the version after which OverrideRemoved is complete. It expires as overrides.
+func (k Keys) OverrideAuditState() string { return k.prefix + "override:audit_state" }
 
 // OverrideNotice is a channel. Its messages are the versions after a change.
 func (k Keys) OverrideNotice() string { return k.prefix + "override:notice" }

@@ -11,7 +11,9 @@ func TestKeys_CarryTheHashTag(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range []string{
 		k.HotVersion(), k.HotIndex(), k.HotSet("a"), k.HotLog("a"), k.HotReceived("a"), k.HotEpoch("a"), k.HotNotice(),
-		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideLog(), k.OverrideNotice(),
+		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
+		k.OverrideChanges(), k.OverrideChangeIndex(), k.OverrideAuthors(), k.OverrideRemoved(), k.OverrideAuditState(),
+		k.OverrideLog(),
 		k.Report("a"), k.ReportIndex(), k.Commands(), k.CommandNotice(),
 	} {
 		if !strings.HasPrefix(name, "hp:{news}:") || seen[name] {

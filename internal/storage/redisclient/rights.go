@@ -82,7 +82,10 @@ func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 	err := c.retryCall(ctx, func() error { return c.trySubscribe(ctx, c.keys.HotNotice()) })
 	r.Limiter = append(r.Limiter, c.channelDenied(in, "subscribe", err)...)
 	// Only aggregators and admin listeners use these. LPUSH has no form that changes nothing.
-	r.Aggregator = c.tryCommands(ctx, in, newTrials(c.keys.Probe(), "+@write", "ltrim 0 -1", "zremrangebyrank 0 0"))
+	r.Aggregator = c.tryCommands(ctx, in, slices.Concat(
+		newTrials(c.keys.Probe(), "+@read", "lindex 0", "zrevrange 0 0", "zrevrangebyscore 0 0", "zrangebylex - -",
+			"zrevrangebylex - -"),
+		newTrials(c.keys.Probe(), "+@write", "ltrim 0 -1", "zremrangebyrank 0 0", "zincrby odd m")))
 	r.Aggregator = append(r.Aggregator, c.tryAggregator(ctx, in)...)
 	rules := c.keys.Prefix() + "rules:"
 	r.Rules = c.tryFamily(ctx, in, rules, "%R~"+rules+"*", "get")

@@ -63,7 +63,7 @@ func TestInspect_NamesEachMissingRight(t *testing.T) {
 		}
 	}
 	for change, want := range map[string]string{"": "", "-publish": "+publish ", "-ltrim": "+ltrim ",
-		"-zremrangebyrank": "+zremrangebyrank "} {
+		"-zremrangebyrank": "+zremrangebyrank ", "-zincrby": "+zincrby ", "-zrangebylex": "+zrangebylex "} {
 		in := inspectAs(t, s, "hotparam-aggregator", change)
 		if got := rights(in.Rights.Aggregator); got != want ||
 			len(in.Rights.Limiter)+len(in.Rights.Rules)+len(in.Rights.RulesChange) > 0 || in.Err != "" {

@@ -20,7 +20,9 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		k.HotVersion(), k.HotIndex(), k.HotSet("<publisher>"), k.HotLog("<publisher>"), k.HotEpoch("<publisher>"),
 		k.HotReceived("<publisher>"), k.Aggregators(),
 		k.HotNotice(),
-		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideLog(), k.OverrideNotice(),
+		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
+		k.OverrideChanges(), k.OverrideChangeIndex(), k.OverrideAuthors(), k.OverrideRemoved(), k.OverrideAuditState(),
+		k.OverrideLog(),
 		k.Report("<instance>"), k.ReportIndex(), k.Commands(), k.CommandNotice(), k.Bounds(), k.BoundsOwner(),
 	} {
 		if !strings.Contains(text, "`"+name) {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/lua"
 )
@@ -74,6 +75,7 @@ type Feed struct {
 	overridesBehind atomic.Bool
 	overridesDenied atomic.Int64
 	absurdVersion   atomic.Pointer[string] // last rejected version of the overrides, or nil
+	maxAudit        int                    // bytes of the audit: rules.MaxAuditBytes, or less in tests
 	// overridesHeld is the version that a follower's fn received last, and heldChanged holds a signal after it changed.
 	overridesHeld atomic.Int64
 	heldChanged   chan struct{}
@@ -87,6 +89,7 @@ func New(c *redisclient.Client) *Feed {
 	return &Feed{
 		rdb: c.Redis(), keys: redisclient.NewKeys(cfg.Namespace), timeout: cfg.Timeout, log: cfg.Log, now: cfg.Now,
 		polled:      time.Now().Add(-rand.N(pollEvery)),
+		maxAudit:    rules.MaxAuditBytes,
 		heldChanged: make(chan struct{}, 1), knownChanged: make(chan struct{}, 1),
 	}
 }
@@ -112,21 +115,23 @@ type Stats struct {
 	Overrides FollowStats `prefix:"hotparam_redis_overrides" help:"overrides"`
 	Commands  FollowStats `prefix:"hotparam_redis_commands" help:"commands"`
 
-	Published          uint64 `metric:"hotparam_redis_published_total" help:"Hot sets written to Redis."`
-	PublishedWhole     uint64 `metric:"hotparam_redis_published_whole_total" help:"Hot sets written whole and not as changes."`
-	PublishedBytes     uint64 `metric:"hotparam_redis_published_bytes_total" help:"Bytes of hot sets and changes written."`
-	Publishing         bool   `metric:"hotparam_redis_publishing" help:"1 while this aggregator is the active one of its id."`
-	Takeovers          uint64 `metric:"hotparam_redis_takeovers_total" help:"Times that this aggregator became the active one of its id."`
-	Fenced             uint64 `metric:"hotparam_redis_fenced_total" help:"Hot sets that Redis rejected because another aggregator is active or a newer set is there."`
-	PublishErrors      uint64 `metric:"hotparam_redis_publish_errors_total" help:"Writes of a hot set that failed."`
-	ReportErrors       uint64 `metric:"hotparam_redis_report_errors_total" help:"Reports of this limiter that could not be written."`
-	ReportKeysCut      uint64 `metric:"hotparam_redis_report_keys_cut_total" help:"Keys left out of reports that had too many."`
-	OverridesLost      uint64 `metric:"hotparam_redis_overrides_lost_total" help:"Times that Redis was found with older overrides than those in force here."`
-	OverridesRestored  uint64 `metric:"hotparam_redis_overrides_restored_total" help:"Times that this process wrote the overrides in force back to Redis."`
-	OverridesBehind    bool   `metric:"hotparam_redis_overrides_behind" help:"1 while Redis has older overrides than are in force here, and this process may not write."`
-	CopyFailing        bool   `metric:"hotparam_redis_overrides_copy_failing" help:"1 while the copy of the overrides on disk cannot be written."`
-	OverridesMalformed uint64 `metric:"hotparam_redis_override_entries_malformed_total" help:"Stored overrides that cannot be read, each time one is met."`
-	ReportsMalformed   uint64 `metric:"hotparam_redis_reports_malformed_total" help:"Stored reports that cannot be read, each time one is met."`
+	Published          uint64  `metric:"hotparam_redis_published_total" help:"Hot sets written to Redis."`
+	PublishedWhole     uint64  `metric:"hotparam_redis_published_whole_total" help:"Hot sets written whole and not as changes."`
+	PublishedBytes     uint64  `metric:"hotparam_redis_published_bytes_total" help:"Bytes of hot sets and changes written."`
+	Publishing         bool    `metric:"hotparam_redis_publishing" help:"1 while this aggregator is the active one of its id."`
+	Takeovers          uint64  `metric:"hotparam_redis_takeovers_total" help:"Times that this aggregator became the active one of its id."`
+	Fenced             uint64  `metric:"hotparam_redis_fenced_total" help:"Hot sets that Redis rejected because another aggregator is active or a newer set is there."`
+	PublishErrors      uint64  `metric:"hotparam_redis_publish_errors_total" help:"Writes of a hot set that failed."`
+	ReportErrors       uint64  `metric:"hotparam_redis_report_errors_total" help:"Reports of this limiter that could not be written."`
+	ReportKeysCut      uint64  `metric:"hotparam_redis_report_keys_cut_total" help:"Keys left out of reports that had too many."`
+	OverridesLost      uint64  `metric:"hotparam_redis_overrides_lost_total" help:"Times that Redis was found with older overrides than those in force here."`
+	OverridesRestored  uint64  `metric:"hotparam_redis_overrides_restored_total" help:"Times that this process wrote the overrides in force back to Redis."`
+	OverridesBehind    bool    `metric:"hotparam_redis_overrides_behind" help:"1 while Redis has older overrides than are in force here, and this process may not write."`
+	CopyFailing        bool    `metric:"hotparam_redis_overrides_copy_failing" help:"1 while the copy of the overrides on disk cannot be written."`
+	OverridesMalformed uint64  `metric:"hotparam_redis_override_entries_malformed_total" help:"Stored overrides that cannot be read, each time one is met."`
+	AuditDropped       uint64  `metric:"hotparam_redis_audit_dropped_total" help:"Changes of overrides that this process dropped from the audit in Redis because it was full."`
+	AuditBytes         float64 `metric:"hotparam_redis_audit_bytes" help:"Size of the audit of overrides in Redis after the last write of this process."`
+	ReportsMalformed   uint64  `metric:"hotparam_redis_reports_malformed_total" help:"Stored reports that cannot be read, each time one is met."`
 }
 
 // FollowStats describes how well a follower keeps up with Redis.

@@ -140,14 +140,10 @@ func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 		readTries)
 }
 
-// fewChanges is the number of audit entries that merge reads first, because a state usually follows the known one by a
-// change or two.
-const fewChanges = 16
-
 // merge returns a newer state together with the overrides that Redis had lost before a process that did not know them
-// made it, or nil if nothing is missing. An override is missing if it is known here and has not ended, and if the
-// audit, which has each change with its version, has neither the known version nor the deletion of the override. It
-// takes one round trip if an override is missing, two if much has changed.
+// made it, or nil if nothing is missing. An override is missing if it is known here and has not ended, and if Redis
+// neither had the known version nor removed the override after it; see removedSince. It takes one round trip if an
+// override is not there, two if a program of an earlier version has changed much.
 func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) (*overrideCopy, error) {
 	if stored.version == known.version {
 		return nil, nil
@@ -161,33 +157,20 @@ func (s *OverrideStore) merge(ctx context.Context, stored, known *overrideCopy) 
 			missing[id] = text
 		}
 	}
-	for _, n := range []int{fewChanges, MaxAudit} {
-		if len(missing) == 0 {
-			break
-		}
-		audit, err := s.Audit(ctx, n)
-		if err != nil && redis.HasErrorPrefix(err, "NOPERM") {
-			return nil, nil // the changes that people made hold
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range audit {
-			if c.Revision == known.version {
-				return nil, nil
-			}
-			if c.Revision > known.version && c.Action == rules.ChangeDelete {
-				delete(missing, c.ID)
-			}
-		}
-		if len(audit) < n {
-			break
-		}
-		if n == MaxAudit {
-			return nil, nil // older changes are no longer known
-		}
-	}
 	if len(missing) == 0 {
+		return nil, nil
+	}
+	removed, isKnown, err := s.removedSince(ctx, known.version)
+	if err != nil && redis.HasErrorPrefix(err, "NOPERM") {
+		return nil, nil // the changes that people made hold
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rediscontrol: read removed overrides: %w", err)
+	}
+	for _, id := range removed {
+		delete(missing, id)
+	}
+	if !isKnown || len(missing) == 0 {
 		return nil, nil
 	}
 	merged := stored.entries
@@ -236,10 +219,9 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 }
 
 func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideCopy) (bool, error) {
-	f, k := s.feed, s.feed.keys
+	f := s.feed
 	known = known.withoutEnded(f.now())
-	args := []any{known.version, stored.version, MaxAudit, overrideLife.Milliseconds(), k.OverrideNotice(),
-		known.entries.Len()}
+	args := append(s.auditArgs(), known.version, stored.version, known.entries.Len())
 	for id, text := range known.entries.All() {
 		o, _ := decodeOverride(id, text) // an unreadable override has no end
 		args = append(args, id, text, endOf(o.Until))
@@ -248,18 +230,24 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 	if err != nil {
 		return false, err
 	}
-	return restoreOverrides.Run(ctx, f.rdb,
-		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideLog()},
-		append(args, audit...)...).
-		Bool()
+	reply, err := restoreOverrides.Run(ctx, f.rdb, s.scriptKeys(), append(args, audit...)...).Int64Slice()
+	switch {
+	case err != nil:
+		return false, err
+	case len(reply) != 3:
+		return false, fmt.Errorf("the script returned %v instead of three numbers", reply)
+	}
+	f.countAudit(reply[1], reply[2])
+	return reply[0] == 1, nil
 }
 
-// restoration returns the differences of two states as audit entries, by id, up to MaxAudit, the number that is kept.
+// restoration returns the differences of two states as audit entries, by id, up to maxRecent, so that the script that
+// writes them is not long.
 func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 	var out []any
 	changed := slices.Collect(newer.entries.Changes(older.entries, sameText))
 	slices.SortFunc(changed, func(a, b persistent.Change[string]) int { return strings.Compare(a.Key, b.Key) })
-	for _, c := range changed[:min(len(changed), MaxAudit)] {
+	for _, c := range changed[:min(len(changed), maxRecent)] {
 		id, before, after := c.Key, textOf(c.Before), textOf(c.After)
 		change := rules.Change{
 			Revision: newer.version, At: now, Author: restoredBy, Action: rules.ChangeDelete, ID: id,

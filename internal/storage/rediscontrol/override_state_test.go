@@ -29,12 +29,15 @@ func agree(t *testing.T, s server, want ...rules.Override) {
 	})
 }
 
+// overrideKeys returns the keys of the overrides and of their audit, in the order of the scripts.
+func overrideKeys(k redisclient.Keys) []string {
+	return (&OverrideStore{&Feed{keys: k}}).scriptKeys()
+}
+
 // lose removes the overrides from Redis, as a flush does.
 func (s server) lose(t *testing.T) {
 	t.Helper()
-	k := redisclient.NewKeys(s.namespace)
-	if err := s.raw.Del(context.Background(), k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()).
-		Err(); err != nil {
+	if err := s.raw.Del(context.Background(), overrideKeys(redisclient.NewKeys(s.namespace))...).Err(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -273,11 +276,11 @@ func TestLossesUndoNoChange(t *testing.T) {
 			looks[i]()
 		}
 		ctx, k := context.Background(), redisclient.NewKeys(s.namespace)
-		type backup struct {
-			overrideCopy
-			audit []string
+		keys, all := overrideKeys(k), []string{}
+		for _, key := range keys { // of an empty Redis
+			all = append(all, s.raw.Dump(ctx, key).Val())
 		}
-		truth, backups, last := map[int64]map[string]string{}, []backup{{}}, map[string]string{}
+		truth, backups, last := map[int64]map[string]string{}, [][]string{all}, map[string]string{}
 		lost, alone := false, false
 		stored := func() overrideCopy {
 			state, err := clients[0].Overrides().read(ctx)
@@ -303,7 +306,11 @@ func TestLossesUndoNoChange(t *testing.T) {
 			case "look":
 				looks[i]()
 			case "backup":
-				backups = append(backups, backup{stored(), s.raw.LRange(ctx, k.OverrideAudit(), 0, -1).Val()})
+				all := []string{}
+				for _, key := range keys {
+					all = append(all, s.raw.Dump(ctx, key).Val())
+				}
+				backups = append(backups, all)
 			case "lose":
 				one := !lost && rapid.Bool().Draw(rt, "one process has looked")
 				for n, look := range looks {
@@ -314,14 +321,10 @@ func TestLossesUndoNoChange(t *testing.T) {
 				lost, alone = true, alone || one
 				b := rapid.SampledFrom(backups).Draw(rt, "backup")
 				s.lose(t)
-				for id, text := range b.entries.All() {
-					s.raw.HSet(ctx, k.Overrides(), id, text)
-				}
-				for _, text := range b.audit {
-					s.raw.RPush(ctx, k.OverrideAudit(), text)
-				}
-				if b.version > 0 {
-					s.raw.Set(ctx, k.OverrideVersion(), b.version, time.Minute)
+				for i, key := range keys {
+					if b[i] != "" {
+						s.raw.Restore(ctx, key, time.Minute, b[i])
+					}
 				}
 			}
 			now := stored()
@@ -412,14 +415,12 @@ func changeAfterALoss(t *testing.T) (s *redistest.Server, old *Feed, look func()
 func TestChangeAfterALossWaitsForTheAudit(t *testing.T) {
 	t.Parallel()
 	s, old, look, a, b := changeAfterALoss(t)
-	audit, k := s.Client().LRange(t.Context(), old.keys.OverrideAudit(), 0, -1).Val(), old.keys
-	s.Client().Del(t.Context(), k.OverrideAudit())
-	s.Client().Set(t.Context(), k.OverrideAudit(), "not a list", 0)
+	key := old.keys.OverrideRemoved()
+	s.Client().Set(t.Context(), key, "not a sorted set", 0)
 	if _, err := old.Overrides().List(t.Context()); err == nil {
 		t.Error("it lists what it cannot know")
 	}
-	s.Client().Del(t.Context(), k.OverrideAudit())
-	s.Client().RPush(t.Context(), k.OverrideAudit(), audit)
+	s.Client().Del(t.Context(), key)
 	if got, want := look(), []rules.Override{a, b}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(got, want))
 	}

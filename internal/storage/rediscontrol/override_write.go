@@ -31,17 +31,16 @@ type written struct{ code, trimmed, version int64 }
 // write runs the script. It takes one round trip.
 func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time,
 	audit string) (written, error) {
-	k := s.feed.keys
-	reply, err := writeOverride.Run(ctx, s.feed.rdb,
-		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideLog()},
-		id, expected, entry, endOf(until), audit, MaxAudit, MaxOverrides, overrideLife.Milliseconds(),
-		k.OverrideNotice(), s.feed.known().version, maxLog,
+	reply, err := writeOverride.Run(ctx, s.feed.rdb, s.scriptKeys(),
+		append(s.auditArgs(), id, expected, entry, endOf(until), audit, MaxOverrides, s.feed.known().version,
+			maxLog)...,
 	).Int64Slice()
 	switch {
 	case err != nil:
 		return written{}, err
-	case len(reply) != 3:
-		return written{}, fmt.Errorf("the script returned %v instead of three numbers", reply)
+	case len(reply) != 5:
+		return written{}, fmt.Errorf("the script returned %v instead of five numbers", reply)
 	}
+	s.feed.countAudit(reply[3], reply[4])
 	return written{reply[0], reply[1], reply[2]}, nil
 }

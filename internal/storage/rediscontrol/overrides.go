@@ -20,9 +20,6 @@ import (
 // MaxOverrides bounds a namespace: people look at each, and every limiter reads them all.
 const MaxOverrides = 10_000
 
-// MaxAudit is the number of changes that are kept.
-const MaxAudit = 1000
-
 // putTries bounds the tries while others change the same override. One of them succeeds at every try.
 const putTries = 16
 
@@ -119,50 +116,6 @@ func (s *OverrideStore) DeleteIf(ctx context.Context, id, author string, version
 
 // noOverride is the ID of no override: the script writes an audit entry with it, and deletes nothing.
 const noOverride = "-"
-
-// Record adds a change to the audit that changes no override. It takes one round trip.
-func (s *OverrideStore) Record(ctx context.Context, c rules.Change) error {
-	c.At = s.feed.now().UTC().Truncate(time.Microsecond)
-	audit, err := encode(c)
-	if err != nil {
-		return err
-	}
-	w, err := s.write(ctx, noOverride, "", "", time.Time{}, audit)
-	if err == nil && w.code != 1 {
-		err = fmt.Errorf("the script answered %d", w.code)
-	}
-	if err != nil {
-		return fmt.Errorf("rediscontrol: record %s: %w", c.Action, err)
-	}
-	return nil
-}
-
-// Audit returns up to limit changes, newest first. It takes one round trip.
-func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, error) {
-	if limit <= 0 {
-		return nil, nil
-	}
-	raw, err := s.feed.rdb.LRange(ctx, s.feed.keys.OverrideAudit(), 0, int64(min(limit, MaxAudit)-1)).Result()
-	if err != nil {
-		return nil, fmt.Errorf("rediscontrol: read audit: %w", err)
-	}
-	out := make([]rules.Change, 0, len(raw))
-	for _, text := range raw {
-		var change rules.Change
-		if err := json.Unmarshal([]byte(text), &change); err != nil {
-			s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
-			continue
-		}
-		out = append(out, change)
-	}
-	return out, nil
-}
-
-// FindChanges returns the changes that a query selects, newest first. It takes one round trip.
-func (s *OverrideStore) FindChanges(ctx context.Context, q rules.AuditQuery) ([]rules.Change, error) {
-	list, err := s.Audit(ctx, MaxAudit)
-	return q.Select(list), err
-}
 
 // Revision returns the version of the newest change of the overrides, in Redis or enforced here, or 0 if there is none.
 // It takes one round trip.

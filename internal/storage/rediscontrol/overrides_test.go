@@ -200,11 +200,9 @@ func testLostOverrideNoticesHeal(t *testing.T, s server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := c.keys
 	start := time.Now()
-	err = writeOverride.Run(context.Background(), c.rdb,
-		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideLog()},
-		"a", "", o, 0, "{}", 10, 10, 60_000, "nowhere", 0, 10).Err()
+	args := append(auditArgs()[:5], "nowhere", "a", "", o, 0, "{}", 10, 0, 10)
+	err = writeOverride.Run(context.Background(), c.rdb, overrideKeys(c.keys), args...).Err()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +233,7 @@ func testManyWritersOfOneOverride(t *testing.T, s server) {
 		})
 	}
 	wg.Wait()
-	audit, err := store.Audit(ctx, MaxAudit)
+	audit, err := store.Audit(ctx, 1000)
 	if err != nil || len(audit) < writers*each/2 {
 		t.Fatalf("%d changes, %v", len(audit), err)
 	}

@@ -215,7 +215,7 @@ func TestScriptsMatchTheirModels(t *testing.T) {
 		for seed := range uint64(6) {
 			p := &pair{t: t, c: c, clock: clock, r: rand.New(rand.NewPCG(seed, 1)), now: 1_800_000_000_000_000,
 				model: data{values: map[string]any{}, lives: map[string]int64{}}}
-			for i := range 6 {
+			for i := range 10 {
 				p.keys = append(p.keys, fmt.Sprint("model:", name, seed, ":", i))
 			}
 			for range 60 {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"time"
 )
 
 func (p *pair) send(channel string, message any) {
@@ -77,12 +78,14 @@ func (p *pair) bounds() {
 }
 
 func (p *pair) overrides() {
-	p.keys = p.keys[:5]
+	p.keys = p.keys[:10]
 	if p.r.IntN(5) == 0 {
 		p.restore()
 		return
 	}
-	const channel, most, life = "model:overrides", 4, 250_000
+	if p.r.IntN(6) == 0 {
+		p.changeByOlderProgram()
+	}
 	m := &p.model
 	entries, until := m.hash(p.keys[0]), m.sorted(p.keys[1])
 	stored := m.number(p.keys[2])
@@ -97,12 +100,20 @@ func (p *pair) overrides() {
 	if stored == 0 {
 		least = p.pick(0, 1)
 	}
+	action := "put"
+	if entry == "" {
+		action = "delete"
+	}
+	audit := p.change(id, action)
 	code, ended, made := int64(-2), int64(0), int64(0)
+	log := p.audit()
 	if stored >= least {
+		log.copyRecent()
 		for _, gone := range byScore(until) {
 			if until[gone] <= p.ms() {
 				delete(until, gone)
 				delete(entries, gone)
+				m.sorted(p.keys[7])[gone] = stored
 				ended++
 			}
 		}
@@ -124,36 +135,65 @@ func (p *pair) overrides() {
 		}
 		if code == 1 && id != "" {
 			made = max(stored+1, p.now)
-			m.push(p.keys[3], fmt.Sprintf(`{"revision":%d,"n":%d}`, made, p.calls), most)
-			m.push(p.keys[4], fmt.Sprintf("%d %d %s", made, stored, id), 3)
+			log.add(fmt.Sprintf(`{"revision":%d,%s`, made, audit[1:]))
+			m.push(p.keys[9], fmt.Sprintf("%d %d %s", made, stored, id), 3)
 			m.values[p.keys[2]] = fmt.Sprint(made)
-			p.send(channel, made)
+			p.send(overrideChannel, made)
 		}
-		for _, key := range p.keys {
-			m.expire(key, life)
+		log.end()
+	}
+	p.call(writeOverride, []int64{code, ended, made, log.dropped, log.bytes},
+		append(auditArgs(), id, expected, entry, end, audit, 3, least, 3)...)
+}
+
+// change returns an audit entry of some author.
+func (p *pair) change(id, action string) string {
+	author := []string{"", "ann", `bob \",\"action\":\"`, "a:b"}[p.r.IntN(4)]
+	return fmt.Sprintf(`{"at":"%d","author":"%s","action":"%s","id":"%s","of":"%s"}`, p.calls, author, action, id,
+		strings.Repeat("x", p.r.IntN(300)))
+}
+
+// changeByOlderProgram makes changes as a program of an earlier version does: with an entry in the list alone.
+func (p *pair) changeByOlderProgram() {
+	p.t.Helper()
+	m := &p.model
+	for range 1 + p.r.IntN(5) {
+		version := max(m.number(p.keys[2])+1, p.now)
+		text := fmt.Sprintf(`{"revision":%d,%s`, version, p.change("d", []string{"put", "delete"}[p.r.IntN(2)])[1:])
+		m.set(p.keys[2], fmt.Sprint(version), overrideLifeMS)
+		m.push(p.keys[3], text, recentLength)
+		m.lives[p.keys[3]] = overrideLifeMS
+		const clockAdds = 3_600_000 // see redistest.Clock
+		pipe := p.c.rdb.Pipeline()
+		pipe.Set(p.t.Context(), p.keys[2], version, (overrideLifeMS+clockAdds)*time.Millisecond)
+		pipe.LPush(p.t.Context(), p.keys[3], text)
+		pipe.LTrim(p.t.Context(), p.keys[3], 0, recentLength-1)
+		pipe.PExpire(p.t.Context(), p.keys[3], (overrideLifeMS+clockAdds)*time.Millisecond)
+		if _, err := pipe.Exec(p.t.Context()); err != nil {
+			p.t.Fatal(err)
 		}
 	}
-	p.call(writeOverride, []int64{code, ended, made}, id, expected, entry, end, fmt.Sprintf(`{"n":%d}`, p.calls), most, 3,
-		life, channel, least, 3)
 }
 
 func (p *pair) restore() {
-	const channel, most, life = "model:restored", 2, 150_000
 	m := &p.model
 	stored := m.number(p.keys[2])
 	found, version := p.pick(stored, stored, stored-1), p.pick(stored, stored+1, stored+5)
 	ends := []int64{0, p.ms(), p.ms() + 1, p.ms() + 50_000}[:p.r.IntN(5)]
-	args := []any{version, found, most, life, channel, len(ends)}
+	args := append(auditArgs(), version, found, len(ends))
 	for i, end := range ends {
 		args = append(args, fmt.Sprint("r", i), fmt.Sprint("{r", p.calls, "}"), end)
 	}
-	audit := []string{"{first}", "{second}", "{third}"}[:p.r.IntN(4)]
-	for _, a := range audit {
-		args = append(args, a)
+	var audit []string
+	for i := range p.r.IntN(4) {
+		action := []string{"put", "delete"}[p.r.IntN(2)]
+		audit = append(audit, fmt.Sprintf(`{"revision":%d,%s`, version, p.change(fmt.Sprint("r", i), action)[1:]))
+		args = append(args, audit[i])
 	}
-	code := int64(0)
+	code, log := int64(0), p.audit()
 	if stored == found && stored < version {
 		code = 1
+		log.copyRecent()
 		entries, until := map[string]string{}, map[string]int64{}
 		for i, end := range ends {
 			if end == 0 || end > p.ms() {
@@ -164,20 +204,15 @@ func (p *pair) restore() {
 			}
 		}
 		m.values[p.keys[0]], m.values[p.keys[1]] = entries, until
-		delete(m.values, p.keys[4])
+		delete(m.values, p.keys[9])
 		for _, a := range audit {
-			m.push(p.keys[3], a, 1000)
-		}
-		if list, ok := m.values[p.keys[3]].([]string); ok {
-			m.values[p.keys[3]] = list[:min(most, len(list))]
+			log.add(a)
 		}
 		m.values[p.keys[2]] = fmt.Sprint(version)
-		p.send(channel, version)
-		for _, key := range p.keys {
-			m.expire(key, life)
-		}
+		p.send(overrideChannel, version)
+		log.end()
 	}
-	p.call(restoreOverrides, []int64{code}, args...)
+	p.call(restoreOverrides, []int64{code, log.dropped, log.bytes}, args...)
 }
 
 // claimed returns the content of an epoch's key.
@@ -252,7 +287,7 @@ func (p *pair) hot() {
 		log[fmt.Sprint(version, " ", from, " ", epoch, " ", change)] = version
 	}
 	if m.expire(p.keys[4], life); len(log) == 0 {
-		delete(m.values, p.keys[4])
+		delete(m.values, p.keys[9])
 	}
 	if len(received) > 0 {
 		m.set(p.keys[5], received, life)
