@@ -98,7 +98,7 @@ func TestCopyThatCannotBeSavedHoldsUpNothing(t *testing.T) {
 	}
 	redistest.Eventually(t, "the failure to be told",
 		func() bool { return f.Stats().CopyFailing && strings.Contains(log.String(), "no space left") })
-	if n := strings.Count(log.String(), "not kept on disk"); n != 1 {
+	if n := strings.Count(log.String(), "cannot be stored on disk"); n != 1 {
 		t.Errorf("told %d times: %s", n, log.String())
 	}
 }

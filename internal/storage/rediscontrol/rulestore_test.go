@@ -136,9 +136,9 @@ func testRulesOfOthers(t *testing.T, s server) {
 	}
 	for name, c := range map[string]struct{ version, value, want string }{
 		"YAML by hand":       {"1", "rules: []", "not written by"},
-		"another's version":  {"x", "{}", "no version"},
+		"another's version":  {"x", "{}", "not a version"},
 		"100 MB":             {"2", strings.Repeat("x", 100<<20), "more than"},
-		"a version of 50 MB": {strings.Repeat("9", 50<<20), "{}", "no version"},
+		"a version of 50 MB": {strings.Repeat("9", 50<<20), "{}", "not a version"},
 	} {
 		set(c.version, c.value)
 		if _, err := store.Read(ctx); err == nil || !strings.Contains(err.Error(), c.want) {
