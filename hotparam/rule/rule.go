@@ -38,7 +38,7 @@ type Set struct {
 // Rule says which requests are counted under which key, when a key is hot, and what limits it then.
 type Rule struct {
 	// The resource: the first part of every key of the rule, unique. `"*"`, once, is the catch-all. Its resource is
-	// the request path: byte for byte, or as `parse_as` reads it.
+	// the request path: byte for byte, or as `parse_as` reads it; `/*` for `OPTIONS *`.
 	Name string `name:"name" required:"true"`
 	// Which requests. Default: all.
 	Match Match `name:"match"`

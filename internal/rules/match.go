@@ -3,6 +3,7 @@ package rules
 import (
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -65,10 +66,22 @@ func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
 		if isReservedPath(path) {
 			s.addForeign(rt, path, sc)
 		} else {
-			s.addMatches(rt, req, path, query, sc)
+			sc.path = sc.path[:0]
+			s.addMatches(rt, req, sc.rootedPath(path), query, sc)
 		}
 	}
 	return sc.matches
+}
+
+// rootedPath returns the path with a slash in front. Without one, such as "*" of OPTIONS, it is no resource, and the
+// detector would reject its keys.
+func (sc *Scratch) rootedPath(path string) string {
+	if path[0] == '/' {
+		return path
+	}
+	at := len(sc.path)
+	sc.path = append(append(sc.path, '/'), path...)
+	return unsafe.String(unsafe.SliceData(sc.path[at:]), len(sc.path)-at)
 }
 
 // HasLongPath reports whether the path of a request is longer than query_bounds.path_bytes. No rule counts such a

@@ -167,7 +167,7 @@ func (s *Set) matchPass(t *target, pass int, sc *Scratch) {
 		case len(text) > s.QueryBounds.PathBytes || isReservedPath(text):
 			s.addForeign(rt, text, sc)
 		default:
-			s.addMatches(rt, &t.req, sc.catchAllResource(text, how), t.query, sc)
+			s.addMatches(rt, &t.req, sc.catchAllResource(sc.rootedPath(text), how), t.query, sc)
 		}
 	}
 }
