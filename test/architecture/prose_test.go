@@ -334,9 +334,9 @@ func commentBlocks(text, mark string) map[int]string {
 }
 
 // proseLimits are the largest shares in percent. The limits of comments and documents are near the best of the Go
-// field: below about two in a hundred the constructions find good English. The limits of names keep what is reached.
+// field: below about two in a hundred the constructions find good English.
 var proseLimits = map[string]float64{
-	"code": 2.5, "tests": 2.5, "lua": 4, "js": 4, "documents": 4, "doc comments": 8, "names": 38, "test names": 23,
+	"code": 2.5, "tests": 2.5, "lua": 4, "js": 4, "documents": 4, "doc comments": 8, "names": 5, "test names": 12,
 }
 
 const (
