@@ -1,5 +1,6 @@
-// Package origins divides the places of a full summary among the origins of its keys, so that no client and no sender
-// of counts decides which keys of others are seen.
+// Package origins divides the places of a full summary among the origins of its keys, so that neither the clients of
+// one network nor a sender of counts can push the keys of others out of it. It is about places only: whether a key is
+// hot or a loop depends on its clients, and package detect decides it.
 //
 // Its input is claims: a key, its weight, and the networks and senders behind it ([hottype.Origin]). Its output is an
 // order in which the first claims get the places ([Rank]). A network is an IPv4 /24, an IPv6 /48 or a client's name; a

@@ -19,11 +19,11 @@ type follower struct {
 	stats *counters
 	buf   []byte
 
-	file    *os.File // nil if not open
-	offset  int64
-	later   bool      // the file was opened or tried before, so it is read from its start
-	rotated time.Time // when a successor was first seen
-	down    bool      // the failure to open the file was logged
+	file      *os.File // nil if not open
+	offset    int64
+	fromStart bool      // the next file to be opened is read from its start, because one was opened or tried before
+	rotated   time.Time // when a successor was first seen
+	down      bool      // the failure to open the file was logged
 }
 
 // maxStep bounds the bytes that one step reads, so that its caller can check for other events.
@@ -55,17 +55,17 @@ func (f *follower) readNewBytes() bool {
 func (f *follower) open() bool {
 	file, err := os.Open(f.cfg.Path)
 	if err != nil {
-		f.later = true
+		f.fromStart = true
 		f.recordFailure(err)
 		return false
 	}
 	f.file, f.offset, f.rotated = file, 0, time.Time{}
-	if !f.later {
+	if !f.fromStart {
 		if f.offset, err = file.Seek(0, io.SeekEnd); err != nil {
 			f.offset = 0 // a pipe has no end to seek, and no contents to skip
 		}
 	}
-	f.later = true
+	f.fromStart = true
 	if f.down {
 		f.down = false
 		f.cfg.Log.Info("tail: file is there", "path", f.cfg.Path)
@@ -76,14 +76,14 @@ func (f *follower) open() bool {
 // handleEnd checks whether the open file still has this name, and has not become shorter. It reports whether there is
 // more to read.
 func (f *follower) handleEnd() bool {
-	now, err := os.Stat(f.cfg.Path)
-	open, err2 := f.file.Stat()
+	named, err := os.Stat(f.cfg.Path)
+	opened, err2 := f.file.Stat()
 	if err != nil || err2 != nil {
 		return false // renamed away: its writers continue with it, and so do we
 	}
-	if os.SameFile(now, open) {
+	if os.SameFile(named, opened) {
 		f.rotated = time.Time{}
-		return f.restartIfTruncated(now.Size())
+		return f.restartIfTruncated(named.Size())
 	}
 	if f.rotated.IsZero() {
 		f.rotated = time.Now()

@@ -30,8 +30,9 @@ type Config struct {
 	// later is read from its start.
 	Path    string
 	MaxLine int // bytes of a line, default 65536; longer ones are counted and dropped
-	// Poll is how often the file is checked if the system does not report changes; default 250 ms. A rotated file is
-	// read for as long after its successor was seen, because its writers need a moment to move.
+	// Poll is the interval at which the file is checked if the system does not report changes; default 250 ms. When a
+	// file with the same name replaces it, the old file is read for one more interval, because its writers need a
+	// moment to move to the new file.
 	Poll  time.Duration
 	Input io.Reader    // read for "-"; default os.Stdin
 	Log   *slog.Logger // receives files that cannot be opened; default slog.Default()

@@ -88,8 +88,9 @@ func (r *releases) readToken(token string) (*releaseToken, error) {
 }
 
 const (
-	// usedWindow is the number of an issuer's latest tokens that are distinguished. A refund is too late if this many
-	// later tokens were issued. It takes 128 KiB for each issuer.
+	// usedWindow is the number of an issuer's latest tokens whose use is remembered. A token without a lease is
+	// rejected as used if its issuer has issued usedWindow tokens after it, however little time that took. Each issuer
+	// takes 128 KiB.
 	usedWindow = 1 << 20
 	maxIssuers = 16
 )

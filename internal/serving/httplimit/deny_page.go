@@ -32,7 +32,9 @@ var pagePolicy = func() string {
 
 // Bounds of the page that reloads itself.
 const (
-	maxReload    = 2 * time.Minute // people reload by themselves after longer waits
+	maxReload = 2 * time.Minute // people reload by themselves after longer waits
+	// reloadJitter is added to the wait of a page only. The RetryAfter of the verdict may hold a jitter of its own
+	// already (retry_jitter, in package gate).
 	reloadJitter = 4 * time.Second
 )
 

@@ -39,7 +39,7 @@ func TestSender_SendsHeartbeatsWhenIdle(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	l.stop()
-	if len(in.sums) != 0 || l.Stats().Foreign+l.Stats().OtherTypes+l.Stats().Malformed != 0 {
+	if len(in.sums) != 0 || l.Stats().Foreign+l.Stats().IgnoredTypes+l.Stats().Malformed != 0 {
 		t.Errorf("%v, %+v", in.sums, l.Stats())
 	}
 }

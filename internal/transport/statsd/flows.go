@@ -70,7 +70,7 @@ func (l *Listener) Received() (list map[string]arrival.Flow, complete bool) {
 
 // sender is an address from which heartbeats come.
 type sender struct {
-	lines    uint64 // our lines received from it
+	lines    uint64 // received from it, as ownLineCount counts them
 	id       string // of the last heartbeat
 	at       time.Time
 	first    uint64    // number of sent lines in the first heartbeat of the id

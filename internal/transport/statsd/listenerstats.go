@@ -17,10 +17,10 @@ type LineStats struct {
 	LeftOut  uint64 `metric:"hotparam_statsd_in_left_out_total" help:"Lines that count requests of an unknown time, because they waited while this process stood still; not counted."`
 	Members  uint64 `metric:"hotparam_statsd_in_members_total" help:"Lines that name clients of a key."`
 	Alive    uint64 `metric:"hotparam_statsd_in_alive_total" help:"Heartbeats of senders received."`
-	// Foreign is the number of lines with other names. OtherTypes is the number of lines with our names that are
-	// neither counters nor sets, and of events and service checks. All are normal.
-	Foreign    uint64 `metric:"hotparam_statsd_in_foreign_total" help:"Lines with metrics of other programs; normal."`
-	OtherTypes uint64 `metric:"hotparam_statsd_in_other_types_total" help:"Lines with our names that are neither counters nor sets; normal."`
+	// Foreign is the number of lines with other names. IgnoredTypes is the number of lines with our names and a known
+	// type that is neither counter nor set, and of events and service checks. All are normal.
+	Foreign      uint64 `metric:"hotparam_statsd_in_foreign_total" help:"Lines with metrics of other programs; normal."`
+	IgnoredTypes uint64 `metric:"hotparam_statsd_in_other_types_total" help:"Lines with our names that are neither counters nor sets, and events and service checks; normal."`
 	// Malformed is the number of lines that could not be read, were longer than MaxLine, or were cut off by the end of
 	// a connection.
 	Malformed uint64 `metric:"hotparam_statsd_in_malformed_total" help:"Lines that cannot be read."`
@@ -68,8 +68,10 @@ type received struct {
 	heard  time.Time // of our last line, or zero before the first
 }
 
-// ownLineCount returns the number of lines with our names.
-func (r *received) ownLineCount() uint64 { return r.Lines - r.Foreign - r.OtherTypes }
+// ownLineCount returns the number of lines that a sender of ours may have sent: all but lines with other names, of
+// ignored types, events and service checks. It includes malformed lines, with or without a name, because they may be
+// lines of ours that were damaged.
+func (r *received) ownLineCount() uint64 { return r.Lines - r.Foreign - r.IgnoredTypes }
 
 // addTo adds the counters to the counters of other readers.
 func (r *received) addTo(all *ListenerStats) {

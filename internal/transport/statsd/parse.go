@@ -10,9 +10,9 @@ import (
 type kind uint8
 
 const (
-	counter   kind = iota
-	setMember      // of a set
-	otherType      // a gauge, a timer, …: not for us, but valid
+	counter     kind = iota
+	setMember        // of a set
+	ignoredType      // a gauge, a timer, …: valid, but not counted
 	malformed
 )
 
@@ -45,7 +45,7 @@ func parseValue(rest []byte, most int64) value {
 	case setMember:
 		v.member = values
 		return v
-	case otherType:
+	case ignoredType:
 		return v
 	case malformed:
 		return malformedValue(badType)
@@ -81,7 +81,7 @@ func kindOf(typ []byte) kind {
 	case "s":
 		return setMember
 	case "g", "ms", "h", "d", "m", "set":
-		return otherType
+		return ignoredType
 	}
 	return malformed
 }

@@ -38,14 +38,14 @@ func TestParseValue(t *testing.T) {
 		{"0badf00d|s", setMember, 0},
 		{"user:1:2|s|#x", setMember, 0},
 
-		{"1|g", otherType, 0},
-		{"-1|g", otherType, 0},
-		{"nonsense|ms", otherType, 0},
-		{"1|h|@0.5", otherType, 0},
-		{"1|d|#x", otherType, 0},
-		{"1:2:3|d|@0.1", otherType, 0},
-		{"1|m", otherType, 0},
-		{"1|set", otherType, 0},
+		{"1|g", ignoredType, 0},
+		{"-1|g", ignoredType, 0},
+		{"nonsense|ms", ignoredType, 0},
+		{"1|h|@0.5", ignoredType, 0},
+		{"1|d|#x", ignoredType, 0},
+		{"1:2:3|d|@0.1", ignoredType, 0},
+		{"1|m", ignoredType, 0},
+		{"1|set", ignoredType, 0},
 	} {
 		if v := parseValue([]byte(c.in), hottype.MaxCount); v.kind != c.kind || v.kind == counter && v.total != c.want {
 			t.Errorf("%q: got %+v, want %v kind %d", c.in, v, c.want, c.kind)

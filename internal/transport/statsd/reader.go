@@ -33,7 +33,7 @@ type reader struct {
 	expireAt time.Time // time at which names are forgotten
 
 	counters    received // counted so far
-	linesBefore uint64   // our lines before the current datagram or chunk
+	linesBefore uint64   // ownLineCount before the current datagram or chunk
 
 	mu       sync.Mutex
 	snapshot received // guarded by mu: counters, as of the last datagram, chunk or flush
@@ -141,7 +141,7 @@ func (r *reader) readLine(line []byte) (ours bool) {
 		r.countMalformed(line, tooLong, nil)
 		return false
 	case isNotice(line):
-		r.counters.OtherTypes++
+		r.counters.IgnoredTypes++
 		return false
 	case !ok || len(name) == 0:
 		r.countMalformed(line, noName, nil)
@@ -178,8 +178,8 @@ func (r *reader) readLine(line []byte) (ours bool) {
 		}
 		r.counters.Members++
 		r.addMember(i, name, m)
-	case otherType:
-		r.counters.OtherTypes++
+	case ignoredType:
+		r.counters.IgnoredTypes++
 	default:
 		r.countMalformed(line, v.fault, nil)
 	}

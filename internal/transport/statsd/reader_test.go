@@ -84,7 +84,7 @@ func TestReader_CountsEachKindOfLine(t *testing.T) {
 	s := r.statsNow()
 	wantStats := ListenerStats{MalformedBy: map[string]MalformedStats{}, LineStats: LineStats{
 		Packets: 1, Bytes: s.Bytes, Lines: 24, Counted: 5, Requests: 10, Alive: 1, Untimely: 2, Members: 1, Foreign: 6,
-		OtherTypes: 3, Malformed: 6,
+		IgnoredTypes: 3, Malformed: 6,
 	}}
 	for f := noFault + 1; f < faultCount; f++ {
 		wantStats.MalformedBy[reasons[f].name] = MalformedStats{}
@@ -293,7 +293,7 @@ func FuzzPacket(f *testing.F) {
 		r := testReader(got, nil)
 		readBounded(t, r, p)
 		s := r.statsNow()
-		if s.Lines != s.Counted+s.Untimely+s.Members+s.Foreign+s.OtherTypes+s.Malformed {
+		if s.Lines != s.Counted+s.Untimely+s.Members+s.Foreign+s.IgnoredTypes+s.Malformed {
 			t.Fatalf("lines do not add up: %+v", s)
 		}
 		var total int64
