@@ -114,7 +114,7 @@ func TestFrozenAggregator_LeavesLimitsInForce(t *testing.T) {
 
 	aggregator.Signal(syscall.SIGCONT)
 	program.Await(t, time.Minute, "the limiter to see again", func() bool {
-		return strings.Contains(sidecar.Said(), "sees again") &&
+		return strings.Contains(sidecar.Said(), "receives counts again") &&
 			metric(t, sidecarAdmin, "hotparam_hotset_stale_publishers") == "0"
 	})
 	held("awake", 5*time.Second)

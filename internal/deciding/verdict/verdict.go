@@ -1,6 +1,6 @@
-// Package verdict has the verdict of the gate together with what its caller owes for it: slots to release, charges that
-// the status of the response may refund, an upstream whose response times limits follow. Users of the library see the
-// part in package hottype.
+// Package verdict has the verdict of the gate together with the duties of its caller: slots to release, charges that the
+// status of the response may refund, an upstream whose response times limits follow. Users of the library see the part
+// in package hottype.
 package verdict
 
 import (
@@ -12,11 +12,11 @@ import (
 // Verdict is a verdict with the duties of the caller that lets the request pass.
 type Verdict struct {
 	hottype.Verdict
-	// Lease has the slots that the request holds while it is in flight; nil: none. A caller of Begin releases it when
-	// the response has ended.
+	// Lease has the slots that the request holds while it is in flight, or is nil without slots. A caller of Begin
+	// releases it when the response has ended.
 	Lease *Lease
-	// Refund has the charges that are refunded if the response has one of their statuses; nil: none. A caller of Begin
-	// reports the status.
+	// Refund has the charges that are refunded if the response has one of their statuses, or is nil without such
+	// charges. A caller of Begin reports the status.
 	Refund *Refund
 	// Cache is set if a response cache may answer the request: only the limits of its client were charged. nil: the
 	// request was decided as a whole.
@@ -26,10 +26,10 @@ type Verdict struct {
 	Upstream string
 }
 
-// Lease is the slots that a request in flight holds. It ends by itself after the shortest TTL of its slots, unless it
+// Lease holds the slots of a request in flight. It ends by itself after the shortest TTL of its slots, unless it
 // is renewed.
 type Lease struct {
-	// ID is random and known only to the holder, so that nobody else can release the lease.
+	// ID is random and known only to the holder, so that no other caller can release the lease.
 	ID    string
 	Slots []Slot
 }
@@ -38,25 +38,26 @@ type Lease struct {
 type Slot struct {
 	// Name is the key or the client whose limit has the slot.
 	Name string
-	// Limit is how many slots there are, TTL how long one is held without renewal.
+	// Limit is the number of slots of the limit.
 	Limit int64
-	TTL   time.Duration
+	// TTL is the time for which a slot is held without renewal.
+	TTL time.Duration
 	// Shared reports whether the store that processes share has the slot.
 	Shared bool
 }
 
-// Refund is what an allowed request gets back of the limits of its keys if its response has one of some statuses.
+// Refund holds the charges of an allowed request that the status of its response may refund.
 type Refund struct {
-	At      time.Time // when it was charged
+	At      time.Time // time of the charges
 	Charges []KeyCharge
 }
 
-// KeyCharge is what a request took from the limit of one key.
+// KeyCharge is the charge of a request on the limit of one key.
 type KeyCharge struct {
 	Key   hottype.Key
 	Cost  int64
 	Store ChargeStore
-	// Statuses are those of the response that refund the charge.
+	// Statuses are the statuses of responses that refund the charge.
 	Statuses hottype.Statuses
 }
 

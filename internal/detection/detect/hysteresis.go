@@ -66,7 +66,7 @@ func (h *hysteresis) endCooledCriteria(now, completeFrom time.Time, cooldown tim
 	h.nameCriteria()
 }
 
-// nameCriteria sets why. It leaves the names of the last criteria when the key is not hot any more.
+// nameCriteria sets why. It leaves the names of the last criteria when the key is no longer hot.
 func (h *hysteresis) nameCriteria() {
 	names := [1 << criteria]string{"", "rate", "share", "rate+share", "surge", "rate+surge", "share+surge",
 		"rate+share+surge"}

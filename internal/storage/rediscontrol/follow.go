@@ -188,9 +188,9 @@ func (s *publisherLog) record(sight hotset.PublisherChange) {
 		log.Warn(
 			"rediscontrol: an aggregator has no input: its hot keys stay hot, no other key becomes hot")
 	case sight.State == hotset.Live:
-		log.Info("rediscontrol: the aggregator sees again")
+		log.Info("rediscontrol: the aggregator receives counts again")
 	case sight.Keys > 0:
-		log.Warn("rediscontrol: the aggregator was silent for too long: its hot keys are not hot any more")
+		log.Warn("rediscontrol: the aggregator was silent for too long: its hot keys are no longer hot")
 	default:
 		log.Info("rediscontrol: the silent aggregator is forgotten; it had no hot keys")
 	}

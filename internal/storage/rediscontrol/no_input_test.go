@@ -121,14 +121,14 @@ func TestPublisherStateIsLoggedOnce(t *testing.T) {
 	var got []string
 	for line := range strings.Lines(buf.String()) {
 		for _, what := range []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen",
-			"sees again",
+			"receives counts again",
 			"no input", "has stopped", "too long"} {
 			if strings.Contains(line, what) {
 				got = append(got, what)
 			}
 		}
 	}
-	want := []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen", "sees again", "no input",
+	want := []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen", "receives counts again", "no input",
 		"has stopped", "too long"}
 	if !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q\n%s", got, want, &buf)

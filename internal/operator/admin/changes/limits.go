@@ -46,7 +46,7 @@ func (s *Service) raiseWarnings(o rules.Override) []string {
 
 // lists are the lists of the page from which a person takes the target of an override.
 var lists = map[string]string{
-	"hot": "is not hot any more", "loop": "is not the heaviest client of a loop any more",
+	"hot": "is no longer hot", "loop": "is no longer the heaviest client of a loop",
 	"denied": "is not among the denied clients any more", "heaviest": "is not among the heaviest clients any more",
 }
 
