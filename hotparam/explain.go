@@ -13,7 +13,7 @@ import (
 func (p *Pipeline) Explain(r Request) []Explanation {
 	p.mustBeBuilt()
 	gate, now := p.parts.Gate, time.Now()
-	set, live := gate.InForce()
+	set, live := gate.RulesAndLive()
 	state := explain.State{Rules: set, Live: live, At: now,
 		IsHot:    func(key hottype.Key) bool { return gate.IsHot(now, key) },
 		Verified: func(domains string) bool { return gate.IsVerified(now, &r, domains) },

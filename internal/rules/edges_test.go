@@ -72,8 +72,8 @@ func TestSpellingIsBounded(t *testing.T) {
 func TestScheduleCacheAndClassIndex_RememberResults(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
-	var p scheduleCache
-	if s := p.recomputeSpan(nil, now); s.holds || !s.end.Equal(now.Add(24*time.Hour)) {
+	var c scheduleCache
+	if s := c.recomputeSpan(nil, now); s.holds || !s.end.Equal(now.Add(24*time.Hour)) {
 		t.Errorf("%+v", s)
 	}
 	set, err := Parse("f.yaml", []byte(`
@@ -82,22 +82,22 @@ rules: [{name: a, match: {path: /a}, params: [id], hot: {rate: 1}, limit: {rate:
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := set.index.classes[0]
+	class := set.index.classes[0]
 	for _, value := range []string{"abc", "abc", "b", strings.Repeat("a", longestRemembered+1)} {
-		if got := c.matches(value); got != (value[0] == 'a') {
+		if got := class.matches(value); got != (value[0] == 'a') {
 			t.Errorf("%s: %v", value, got)
 		}
 	}
 	n := 0
-	for i := range c.slots {
-		if c.slots[i].Load() != nil {
+	for i := range class.slots {
+		if class.slots[i].Load() != nil {
 			n++
 		}
 	}
 	if n < 1 || n > 2 {
 		t.Errorf("%d answers are remembered, want those of the two short values", n)
 	}
-	if c.matches(strings.Repeat("a", longestHeader+1)) || !c.matches(strings.Repeat("a", longestHeader)) {
+	if class.matches(strings.Repeat("a", longestHeader+1)) || !class.matches(strings.Repeat("a", longestHeader)) {
 		t.Error("the longest header is another one")
 	}
 }

@@ -230,10 +230,10 @@ func (o Override) Window(now time.Time) Window {
 	return w
 }
 
-// Active reports whether the override holds at now: it has not ended, and if it has a schedule, one of its windows
-// holds.
-func (o Override) Active(now time.Time) bool {
-	return !o.Expired(now) && (o.Schedule.IsZero() || scheduleWindow(o.Schedule, now).Holds(now))
+// HoldsAt reports whether the override holds at now: it has not ended, and if it has a schedule, one of its windows
+// holds. It compiles the schedule each time; a gate asks the entry of its index, which remembers the window.
+func (o Override) HoldsAt(now time.Time) bool {
+	return !o.Expired(now) && (o.Schedule.IsZero() || scheduleWindow(o.Schedule, now).HoldsAt(now))
 }
 
 // DefaultID returns the ID of an override without an ID. It is made from the target, the schedule and the mode, so that

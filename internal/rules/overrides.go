@@ -50,6 +50,7 @@ type entry struct {
 	schedule *scheduleCache // nil if it always holds
 }
 
+// holdsAt reports whether the override of e holds at now, like Override.HoldsAt.
 func (e *entry) holdsAt(now time.Time) bool {
 	return !e.override.Expired(now) && (e.schedule == nil || e.schedule.holdsAt(now))
 }

@@ -27,7 +27,8 @@ type Schedule = rule.Schedule
 // holds.
 type Window struct{ From, Until time.Time }
 
-func (w Window) Holds(now time.Time) bool {
+// HoldsAt reports whether now is in the window.
+func (w Window) HoldsAt(now time.Time) bool {
 	return !w.From.IsZero() && !now.Before(w.From) && now.Before(w.Until)
 }
 
@@ -168,10 +169,10 @@ type cachedSpan struct {
 
 // holdsAt reports whether the schedule holds at now. It costs two comparisons, and allocates only if a window begins or
 // ends.
-func (p *scheduleCache) holdsAt(now time.Time) bool {
-	s := p.last.Load()
+func (c *scheduleCache) holdsAt(now time.Time) bool {
+	s := c.last.Load()
 	if s == nil || now.Before(s.start) || !now.Before(s.end) {
-		s = p.recomputeSpan(s, now)
+		s = c.recomputeSpan(s, now)
 	}
 	return s.holds
 }
@@ -179,13 +180,13 @@ func (p *scheduleCache) holdsAt(now time.Time) bool {
 // scheduleHorizon is the length of the cached span of a schedule that does not begin again for years.
 const scheduleHorizon = 24 * time.Hour
 
-func (p *scheduleCache) recomputeSpan(before *cachedSpan, now time.Time) *cachedSpan {
+func (c *scheduleCache) recomputeSpan(before *cachedSpan, now time.Time) *cachedSpan {
 	s := &cachedSpan{start: now, end: now.Add(scheduleHorizon)}
-	defer p.last.Store(s)
+	defer c.last.Store(s)
 	if before != nil {
 		s.table = before.table
 	} else {
-		table, err := compileSchedule(p.schedule)
+		table, err := compileSchedule(c.schedule)
 		if err != nil {
 			return s // an invalid schedule, which stores and files reject, never holds
 		}
@@ -196,7 +197,7 @@ func (p *scheduleCache) recomputeSpan(before *cachedSpan, now time.Time) *cached
 	}
 	w := s.table.windowAt(now)
 	switch {
-	case w.Holds(now):
+	case w.HoldsAt(now):
 		s.start, s.end, s.holds = w.From, w.Until, true
 	case !w.From.IsZero():
 		s.end = w.From

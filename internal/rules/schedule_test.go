@@ -62,11 +62,11 @@ func TestWindowOfASchedule(t *testing.T) {
 		now := at(t, tt.now)
 		w := scheduleWindow(tt.s, now)
 		want := Window{at(t, tt.from), at(t, tt.until)}
-		if w != want || w.Holds(now) != tt.holds {
+		if w != want || w.HoldsAt(now) != tt.holds {
 			t.Errorf("%s: %v at %s: window %v to %v, holds %v; want %v to %v, %v",
-				tt.name, tt.s, tt.now, w.From, w.Until, w.Holds(now), want.From, want.Until, tt.holds)
+				tt.name, tt.s, tt.now, w.From, w.Until, w.HoldsAt(now), want.From, want.Until, tt.holds)
 		}
-		if !w.Holds(w.From) || !w.Holds(w.Until.Add(-1)) || w.Holds(w.Until) || w.Holds(w.From.Add(-1)) {
+		if !w.HoldsAt(w.From) || !w.HoldsAt(w.Until.Add(-1)) || w.HoldsAt(w.Until) || w.HoldsAt(w.From.Add(-1)) {
 			t.Errorf("%s: %v to %v does not hold from its first moment until just before its end", tt.name, w.From,
 				w.Until)
 		}
@@ -173,13 +173,13 @@ func TestScheduleCache_AgreesWithItsSchedule(t *testing.T) {
 		{From: "0 0 1 * *", For: 24 * time.Hour, Zone: "America/New_York"},
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		p := scheduleCache{schedule: rapid.SampledFrom(schedules).Draw(t, "schedule")}
+		c := scheduleCache{schedule: rapid.SampledFrom(schedules).Draw(t, "schedule")}
 		base := rapid.SampledFrom([]int64{1_774_742_400, 1_792_886_400, 1_790_000_000}).Draw(t, "base")
 		for range 20 {
 			now := time.Unix(base+rapid.Int64Range(0, 2*86400).Draw(t, "second"),
 				rapid.Int64Range(0, 999_999_999).Draw(t, "ns"))
-			if got, want := p.holdsAt(now), scheduleWindow(p.schedule, now).Holds(now); got != want {
-				t.Fatalf("%v at %v: plan says %v, schedule %v", p.schedule, now, got, want)
+			if got, want := c.holdsAt(now), scheduleWindow(c.schedule, now).HoldsAt(now); got != want {
+				t.Fatalf("%v at %v: cache says %v, schedule %v", c.schedule, now, got, want)
 			}
 		}
 	})
@@ -195,7 +195,7 @@ func TestOverrideWithAScheduleAndAnEnd(t *testing.T) {
 	if w := o.Window(at(t, "2026-11-21T21:00:00Z")); w != (Window{}) {
 		t.Errorf("window %v after the end", w)
 	}
-	if o.Active(at(t, "2026-11-21T19:00:00Z")) || !o.Active(at(t, "2026-11-21T20:30:00Z")) {
+	if o.HoldsAt(at(t, "2026-11-21T19:00:00Z")) || !o.HoldsAt(at(t, "2026-11-21T20:30:00Z")) {
 		t.Error("active outside of its window, or not inside")
 	}
 }

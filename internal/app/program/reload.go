@@ -142,7 +142,7 @@ func (r *Reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool 
 		r.recordFailure(fmt.Errorf("cannot be read: %w; put it back", err))
 		return true
 	}
-	if !asked && r.isInForce(data) {
+	if !asked && r.hasApplied(data) {
 		return true
 	}
 	if err := r.loadFile(data, now); err != nil {
@@ -151,8 +151,8 @@ func (r *Reloader) checkFile(w *textfile.Watch, now time.Time, asked bool) bool 
 	return true
 }
 
-// isInForce reports whether data is in force already and no failure is left to clear.
-func (r *Reloader) isInForce(data []byte) bool {
+// hasApplied reports whether data is the configuration that was applied last, and no failure is left to clear.
+func (r *Reloader) hasApplied(data []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lastFailure == "" && string(data) == string(r.file.Data())

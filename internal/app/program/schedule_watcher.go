@@ -18,8 +18,8 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// ScheduleWatcher logs when overrides begin and end by their schedules. Whether an override is in force does not depend
-// on it, because gates check the time themselves. Build a watcher with NewScheduleWatcher. SetFile and SetLive may be
+// ScheduleWatcher logs when overrides begin and end by their schedules. Whether an override holds does not depend on
+// it, because gates check the time themselves. Build a watcher with NewScheduleWatcher. SetFile and SetLive may be
 // called by any goroutine.
 type ScheduleWatcher struct {
 	log  *slog.Logger
@@ -71,7 +71,7 @@ func (w *ScheduleWatcher) Run(ctx context.Context) error {
 		w.mu.Lock()
 		for _, o := range slices.AppendSeq(slices.Clone(w.file), maps.Values(w.scheduled)) {
 			if !o.Schedule.IsZero() {
-				c.Schedule(scheduleTimes{o}, &scheduleJob{watcher: w, override: o, held: o.Active(time.Now())})
+				c.Schedule(scheduleTimes{o}, &scheduleJob{watcher: w, override: o, held: o.HoldsAt(time.Now())})
 			}
 		}
 		w.mu.Unlock()
@@ -94,33 +94,34 @@ type scheduleTimes struct{ o rules.Override }
 // Next returns the time of the next job for cron, or the zero time if there is none.
 func (t scheduleTimes) Next(now time.Time) time.Time {
 	w := t.o.Window(now)
-	if w.Holds(now) {
+	if w.HoldsAt(now) {
 		return w.Until
 	}
 	return w.From
 }
 
-// scheduleJob is the job at those times. cron never runs the same job twice at once.
+// scheduleJob logs that an override began or ended, at the times of scheduleTimes. cron never runs the same job twice
+// at once.
 type scheduleJob struct {
 	watcher  *ScheduleWatcher
 	override rules.Override
-	held     bool
+	held     bool // the override held when the job ran last
 }
 
-func (t *scheduleJob) Run() {
+func (j *scheduleJob) Run() {
 	now := time.Now()
-	holds := t.override.Active(now)
-	if holds == t.held {
+	holds := j.override.HoldsAt(now)
+	if holds == j.held {
 		return // a long chain of windows was split into several jobs
 	}
-	t.held = holds
+	j.held = holds
 	what := "override began by its schedule"
 	if !holds {
 		what = "override ended by its schedule"
 	}
-	t.watcher.log.Info(what, "id", t.override.ID, "target", t.override.Target().String(), "schedule",
-		t.override.Schedule.String())
-	t.watcher.tell(t.override, holds, now)
+	j.watcher.log.Info(what, "id", j.override.ID, "target", j.override.Target().String(), "schedule",
+		j.override.Schedule.String())
+	j.watcher.tell(j.override, holds, now)
 }
 
 // newCron returns a cron whose jobs never overlap themselves and whose schedules may begin with seconds. Recover must

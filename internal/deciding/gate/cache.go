@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// deferCount returns a function that counts the request with its last verdict. The function keeps nothing
-// of the decision.
+// deferCount returns a function that counts the request with its last verdict. The function keeps nothing of the
+// decision.
 func (d *decision) deferCount() func(last *verdict.Verdict) {
 	counters, keys := d.counters, slices.Clone(d.keys)
 	return func(last *verdict.Verdict) {
@@ -43,8 +43,8 @@ func (d *decision) cachePolicy() (s *hottype.CachePolicy) {
 	return s
 }
 
-// Cacheable reports whether a response cache still answers for a key. It is for maintenance, not
-// for each request.
+// Cacheable reports whether a response cache still answers for a key at time now. It is for maintenance, not for each
+// request.
 func (g *Gate) Cacheable(now time.Time, key hottype.Key) bool {
 	st := g.cur.Load()
 	if o := st.overrides.Find([]byte(key), now); o != nil {

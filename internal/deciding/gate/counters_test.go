@@ -114,7 +114,7 @@ func TestVerdictOfADeniedGroup(t *testing.T) {
 		d.denyGroup(&v, &gr)
 		if v.Allowed || v.Rule != c.rule || v.Remaining != c.remaining || v.RetryAfter != c.retry ||
 			v.Limit != c.limit ||
-			v.Window != time.Duration(c.rule[1]-'0'+1) || !d.aside {
+			v.Window != time.Duration(c.rule[1]-'0'+1) || !d.withoutKeys {
 			t.Errorf("%+v: %+v", c.results, v)
 		}
 	}

@@ -2,10 +2,8 @@ package gate
 
 import (
 	"context"
-	"slices"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -48,7 +46,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 			v.Cache = nil
 		}
 	}
-	if v.Allowed && d.longPath && !d.aside && !d.override.hasAction(rules.ActionExempt) {
+	if v.Allowed && d.longPath && !d.withoutKeys && !d.override.hasAction(rules.ActionExempt) {
 		denyLongPath(v)
 	}
 	if v.Allowed {
@@ -72,7 +70,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 // ip.exempt blocks or exempts. An override of the client precedes ip.exempt.
 func (d *decision) decideWithoutLimit(v *verdict.Verdict) bool {
 	if d.req.Cost < 0 {
-		d.aside = true
+		d.withoutKeys = true
 		denyRequest(v, hottype.ReasonBlocked, RuleCost, hottype.Never)
 		return true
 	}
@@ -84,11 +82,11 @@ func (d *decision) decideWithoutLimit(v *verdict.Verdict) bool {
 	}
 	switch {
 	case d.override.hasAction(rules.ActionBlock):
-		d.aside = true
+		d.withoutKeys = true
 		denyRequest(v, hottype.ReasonBlocked, d.override.state.id, d.timeUntil(d.override.Until))
 		v.Key = d.keyFor(-1)
 	case d.override.Override == nil && d.exemptAddress:
-		d.aside, v.Reason, v.Rule = true, hottype.ReasonExempt, RuleExempt
+		d.withoutKeys, v.Reason, v.Rule = true, hottype.ReasonExempt, RuleExempt
 	case d.blocked > 0:
 		k := &d.keys[d.blocked-1]
 		denyRequest(v, k.h.limit.reason, k.h.rule, d.timeUntil(k.h.until))
@@ -115,8 +113,8 @@ func (g *Gate) take(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	case d.hasFair && !d.chargeFair(v): // fair.go
 	case len(d.slots) > 0 && !g.acquireSlots(ctx, d, v): // in_flight.go
 	case !d.local.isEmpty() && !g.takeInProcess(ctx, d, v, g.cfg.Local, &d.local, 0): // stores.go
-	case !d.async.isEmpty() && !g.takeAsync(ctx, d, v):
-	case !d.shared.isEmpty() && !g.takeShared(ctx, d, v):
+	case !d.async.isEmpty() && !g.takeAsync(ctx, d, v): // stores.go
+	case !d.shared.isEmpty() && !g.takeShared(ctx, d, v): // stores.go
 	default:
 		d.reportLimits(v)
 		if d.hasFair {
@@ -136,40 +134,11 @@ func (g *Gate) take(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	return false
 }
 
-// takeShared takes charges in the shared store. If a server of it fails, the failure policies decide about the charges
-// on that server, and the store is called again for the others. The fallback is charged first, because it can be
-// refunded.
-func (g *Gate) takeShared(ctx context.Context, d *decision, v *verdict.Verdict) bool {
-	gr := &d.shared
-	for !gr.isEmpty() {
-		ok, err := g.shared.Take(ctx, &d.call, d.now, gr.charges, gr.results)
-		if err == nil && ok {
-			g.chargeFallback(ctx, d)
-			return true
-		}
-		if err == nil {
-			d.denyGroup(v, gr)
-			return false
-		}
-		failed := func(c *limit.Charge) bool { return g.shared.Failed(&d.call, c) }
-		if !slices.ContainsFunc(gr.charges, func(c limit.Charge) bool { return failed(&c) }) {
-			failed = nil // all: the failed charges have moved to other servers meanwhile
-		}
-		before := len(d.fallback.charges)
-		if !g.failOver(d, v, gr, 0, failed, &d.fallback) || len(d.fallback.charges) > before &&
-			!g.takeInProcess(ctx, d, v, g.cfg.Local, &d.fallback, before) {
-			d.fallback.truncateTo(before)
-			return false
-		}
-	}
-	return true
-}
-
 // allowRequest completes the verdict of an allowed request. Its reason is the reason of the first key that was more
 // than cold, else the reason of an override of the client.
 func (g *Gate) allowRequest(d *decision, v *verdict.Verdict) {
 	v.Lease = d.lease
-	if !d.aside {
+	if !d.withoutKeys {
 		for i := range d.keys {
 			k := &d.keys[i]
 			switch {
@@ -212,7 +181,7 @@ func (g *Gate) recordDecision(d *decision, v *verdict.Verdict) {
 	}
 	if v.Cache == nil {
 		for i := range d.keys {
-			if k := &d.keys[i]; k.denied || v.Allowed && !d.aside {
+			if k := &d.keys[i]; k.denied || v.Allowed && !d.withoutKeys {
 				k.countDecision(v.Allowed)
 			}
 		}

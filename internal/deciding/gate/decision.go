@@ -28,8 +28,8 @@ type decision struct {
 	keys    []requestKey  // one for each match
 	alias   []byte
 
-	// The charges, by the store that takes them. fallback holds this process's part of the charges whose store failed;
-	// it is taken in process. watched holds the charges of limits that only count.
+	// The charges, by the store that takes them. fallback holds this process's shares of the charges whose store
+	// failed; the local store takes them. watched holds the charges of limits that only count.
 	local, async, shared, fallback, watched chargeGroup
 
 	slots []slotRequest // of requests in flight
@@ -60,7 +60,7 @@ type requestState struct {
 	longPath      bool // the path is beyond the bounds: the request has no keys, and is denied
 	exemptAddress bool // ip.exempt contains the client's address
 	exempt        bool // a rule exempts the request: all its keys under that rule are exempt
-	aside         bool // the verdict is because of the client: the request does not reach its keys
+	withoutKeys   bool // the verdict is because of the client or the cost: the request does not reach its keys
 	charged       bool // some limit applies
 	reported      bool // the verdict has the numbers of some limit
 

@@ -153,8 +153,10 @@ func (g *Gate) countRequest(d *decision) {
 	}
 }
 
-// finishVerdict turns a panic into a verdict that lets the request pass. It prolongs the wait of a denial by a random
-// part of Config.RetryJitter, so that clients that are denied together do not retry together.
+// finishVerdict ends a decision in one of two ways. It turns a panic into a verdict that lets the request pass, or else
+// prolongs the RetryAfter of a denial by a random part of Config.RetryJitter, so that clients that are denied together
+// do not retry together. This jitter is for all clients; the page for people adds one of its own (reloadJitter in
+// package httplimit).
 func (g *Gate) finishVerdict(v *verdict.Verdict) {
 	if p := recover(); p != nil {
 		*v = g.Panicked(p)

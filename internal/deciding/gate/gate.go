@@ -216,8 +216,8 @@ func (g *Gate) Overrides() (list []rules.Override, changes uint64) {
 	return slices.Concat(st.set.Overrides, rules.SortedOverrides(g.live)), st.gen
 }
 
-// InForce returns the rules and the live overrides that apply together. Callers must not change the rules.
-func (g *Gate) InForce() (set *rules.Set, live []rules.Override) {
+// RulesAndLive returns the rules and the live overrides that apply together. Callers must not change the rules.
+func (g *Gate) RulesAndLive() (set *rules.Set, live []rules.Override) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.cur.Load().set, rules.SortedOverrides(g.live)

@@ -19,7 +19,7 @@ const (
 	// inFlightRetry is the longest RetryAfter of a request that gets no slot: a slot becomes free when a response ends,
 	// and that time is unknown.
 	inFlightRetry = time.Second
-	// fullCacheTTL is the time for which a key without a free slot is denied without a call of the store: a viral key
+	// fullCacheTTL is the time for which a key without a free slot is denied without a call of the store: a hot key
 	// costs the store at most 200 denials a second in each process.
 	fullCacheTTL = 5 * time.Millisecond
 	// sweepSlots is the number of new names that are added before names whose leases have expired are deleted.

@@ -108,7 +108,8 @@ func TestServedInTwoSteps(t *testing.T) {
 	}
 }
 
-func TestServedKeys(t *testing.T) {
+// A cache answers for keys of cached rules until they cool or expire, and for keys of overrides.
+func TestCacheable_FollowsHotSetAndOverrides(t *testing.T) {
 	t.Parallel()
 	b := build(t, servedRules, gate.Config{})
 	b.hot("topic?id=1", "topic?id=8", "plain?id=1", "found?id=1")

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -19,8 +20,8 @@ const closedRetry = time.Second
 // failure policies decide, and the charges leave the group.
 func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *verdict.Verdict, store limit.Store, gr *chargeGroup,
 	from int) bool {
-	asked := chargeGroup{charges: gr.charges[from:], results: gr.results[from:], meta: gr.meta[from:]}
-	ok, err := store.Take(ctx, d.now, asked.charges, asked.results)
+	rest := chargeGroup{charges: gr.charges[from:], results: gr.results[from:], meta: gr.meta[from:]}
+	ok, err := store.Take(ctx, d.now, rest.charges, rest.results)
 	switch {
 	case err != nil:
 		g.stats.localErrors.Add(1)
@@ -28,7 +29,7 @@ func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *verdict.Verdic
 	case ok:
 		gr.taken = true
 	default:
-		d.denyGroup(v, &asked)
+		d.denyGroup(v, &rest)
 	}
 	return ok
 }
@@ -41,12 +42,42 @@ func (g *Gate) takeAsync(ctx context.Context, d *decision, v *verdict.Verdict) b
 		(d.async.isEmpty() || g.takeInProcess(ctx, d, v, g.cfg.Async, &d.async, 0))
 }
 
+// takeShared takes charges in the shared store. If a server of it fails, the failure policies decide about the charges
+// on that server, and the store is called again for the others. The fallback is charged first, because it can be
+// refunded.
+func (g *Gate) takeShared(ctx context.Context, d *decision, v *verdict.Verdict) bool {
+	gr := &d.shared
+	for !gr.isEmpty() {
+		ok, err := g.shared.Take(ctx, &d.call, d.now, gr.charges, gr.results)
+		if err == nil && ok {
+			g.chargeFallback(ctx, d)
+			return true
+		}
+		if err == nil {
+			d.denyGroup(v, gr)
+			return false
+		}
+		failed := func(c *limit.Charge) bool { return g.shared.Failed(&d.call, c) }
+		if !slices.ContainsFunc(gr.charges, func(c limit.Charge) bool { return failed(&c) }) {
+			failed = nil // all: the failed charges have moved to other servers meanwhile
+		}
+		before := len(d.fallback.charges)
+		if !g.failOver(d, v, gr, 0, failed, &d.fallback) || len(d.fallback.charges) > before &&
+			!g.takeInProcess(ctx, d, v, g.cfg.Local, &d.fallback, before) {
+			d.fallback.truncateTo(before)
+			return false
+		}
+	}
+	return true
+}
+
 // failOver decides about the charges of a group, from an index on, whose store failed: all of them, or the charges for
-// which failed is true. on_store_failure of its rule decides about each charge: closed denies the request, open allows
-// it, and local replaces the limit by this process's share of it, in the group shares. Without shares, local allows
-// too. Charges that are allowed or replaced leave the group.
+// which failed is true. on_store_failure of the rule decides about each charge: closed denies the request, open allows
+// it, and local replaces the charge by a charge to this process's share of the limit, which it adds to the group
+// fallback. Charges that are allowed or replaced leave gr. If fallback is gr itself, the replaced charges stay there.
+// If fallback is nil, as when a store of this process failed, local allows the request, too.
 func (g *Gate) failOver(d *decision, v *verdict.Verdict, gr *chargeGroup, from int, failed func(*limit.Charge) bool,
-	shares *chargeGroup) bool {
+	fallback *chargeGroup) bool {
 	kept := from
 	for i := from; i < len(gr.charges); i++ {
 		c, m := gr.charges[i], gr.meta[i]
@@ -56,13 +87,13 @@ func (g *Gate) failOver(d *decision, v *verdict.Verdict, gr *chargeGroup, from i
 			d.denyKey(v, m.boundLimit, m.key, closedRetry)
 			v.Reason, v.Window = hottype.ReasonStore, 0
 			return false
-		case m.policy == rules.FailOpen || shares == nil:
+		case m.policy == rules.FailOpen || fallback == nil:
 			v.Reason, v.Rule = hottype.ReasonStore, m.rule
 			continue
 		default:
 			c.Spec, m.memory = fallbackSpec(c.Spec, g.processCount()), memory{}
-			if shares != gr {
-				*shares.add(m) = c
+			if fallback != gr {
+				*fallback.add(m) = c
 				continue
 			}
 		}
@@ -77,20 +108,20 @@ func (g *Gate) failOver(d *decision, v *verdict.Verdict, gr *chargeGroup, from i
 // as far as they have room. Otherwise each outage of the store would grant every process a full bucket in addition to
 // the tokens that it has used already. Per-IP windows are left out, because there are as many as clients.
 func (g *Gate) chargeFallback(ctx context.Context, d *decision) {
-	one := &d.fallback
-	before, live := len(one.charges), g.processCount()
+	fallback := &d.fallback
+	before, live := len(fallback.charges), g.processCount()
 	for i, m := range d.shared.meta { // one by one: a share without room does not prevent the other charges
 		if m.key < 0 || m.policy != rules.FailLocal {
 			continue
 		}
-		c := one.add(m)
+		c := fallback.add(m)
 		*c = d.shared.charges[i]
 		c.Spec = fallbackSpec(c.Spec, live)
 		c.Spec.Wait, c.Spec.Block, c.Spec.BlockMax = 0, 0, 0 // nothing is delayed or denied here
-		if _, err := g.cfg.Local.Take(ctx, d.now, one.charges[before:], one.results[before:]); err != nil {
+		if _, err := g.cfg.Local.Take(ctx, d.now, fallback.charges[before:], fallback.results[before:]); err != nil {
 			g.stats.localErrors.Add(1)
 		}
-		one.truncateTo(before) // it is not part of this decision
+		fallback.truncateTo(before) // it is not part of this decision
 	}
 }
 

@@ -18,7 +18,7 @@ func denyRequest(v *verdict.Verdict, reason hottype.Reason, rule string, retry t
 func (d *decision) denyKey(v *verdict.Verdict, t *boundLimit, i int, retry time.Duration) {
 	denyRequest(v, t.reason, t.rule, retry)
 	v.Window, v.Key = t.window, d.keyFor(i)
-	if d.aside = i < 0; !d.aside {
+	if d.withoutKeys = i < 0; !d.withoutKeys {
 		d.keys[i].denied = true
 	}
 }

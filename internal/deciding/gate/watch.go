@@ -64,7 +64,7 @@ func (d *decision) watchOverrides(v *verdict.Verdict) {
 		d.watchClient(v, &o)
 	}
 	for i := range d.keys {
-		if o := d.st.shadow.Find(d.matches[i].Key, d.now); !d.aside && o != nil && o.InShadow() {
+		if o := d.st.shadow.Find(d.matches[i].Key, d.now); !d.withoutKeys && o != nil && o.InShadow() {
 			d.watchKey(v, o, i)
 		}
 	}

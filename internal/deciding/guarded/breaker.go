@@ -239,9 +239,9 @@ func (s *Store) recordFailure(c *Call, start time.Time, err error) {
 	c.failed = s.breakers.of[shard].Load()
 }
 
-// recordUnanswered reports shards that did not answer when another shard denied. Their remaining charges are unknown,
-// and 0 in the results.
-func (s *Store) recordUnanswered(c *Call, charges []limit.Charge, results []limit.Result, start time.Time) {
+// recordFailedShards reports to their breakers the shards that failed while another shard denied, so that the call as a
+// whole has no error. Their remaining charges are unknown, and become 0 in the results.
+func (s *Store) recordFailedShards(c *Call, charges []limit.Charge, results []limit.Result, start time.Time) {
 	for i := range results {
 		r := &results[i]
 		if r.Remaining >= 0 {
@@ -250,7 +250,7 @@ func (s *Store) recordUnanswered(c *Call, charges []limit.Charge, results []limi
 		r.Remaining = 0
 		shard := s.breakers.shardOf(&charges[i])
 		if p := c.findPermit(s.breakers.of[shard].Load()); p != nil {
-			p.finish(s.breakers.fail(p.breaker, shard, start, errUnanswered))
+			p.finish(s.breakers.fail(p.breaker, shard, start, errShardFailed))
 		}
 	}
 }

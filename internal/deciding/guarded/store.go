@@ -95,7 +95,7 @@ func (s *Store) Take(ctx context.Context, c *Call, now time.Time, charges []limi
 		s.errors.Add(1)
 		s.recordFailure(c, start, err)
 	} else if !ok {
-		s.recordUnanswered(c, charges, results, start)
+		s.recordFailedShards(c, charges, results, start)
 	}
 	c.finish(nil)
 	return ok, err
@@ -276,6 +276,6 @@ func (l *latency) read() Latency {
 
 var (
 	errPanic       = errors.New("guarded: shared store: panic") // the panic goes on to the caller
-	errUnanswered  = errors.New("guarded: shared store: no answer")
+	errShardFailed = errors.New("guarded: shared store: a shard failed while another one denied")
 	errSameFailure = errors.New("guarded: shared store: failed together with another call") // counted already
 )

@@ -48,7 +48,7 @@ func Viewed(o rules.Override, source string, now time.Time) View {
 		return v
 	}
 	w := o.Window(now)
-	if v.Active = w.Holds(now); v.Active {
+	if v.Active = w.HoldsAt(now); v.Active {
 		v.Next = w.Until
 	} else {
 		v.Next = w.From

@@ -202,7 +202,7 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 	s.mu.Unlock()
 	set := s.cfg.Rules()
 	o := rules.NewOverrides(set.Overrides, live).Find([]byte(key), now)
-	a.InForce = s.inForce().effectiveLimit(set.RuleFor(key.Resource()), o, key)
+	a.InForce = s.adaptiveBounds().effectiveLimit(set.RuleFor(key.Resource()), o, key)
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 

@@ -109,7 +109,8 @@ func (s *Service) describeKey(r *http.Request, key hottype.Key, now time.Time) (
 		a.Allowed, a.Denied, a.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Denied), web.Rounded(sp.Served)
 	}
 	a.Senders = s.sendersOf(key, now)
-	a.Limits = slices.Concat(overrideLimits(o, key), s.inForce().ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
+	a.Limits = slices.Concat(overrideLimits(o, key), s.adaptiveBounds().ruleLimits(rule, o, key, a.Hot),
+		ipLimits(set.IP, o))
 	a.Warnings = changes.KeyWarnings(set, key)
 	if trouble := s.Trouble(); trouble != "" {
 		a.Warnings = append(a.Warnings, trouble)
@@ -154,12 +155,12 @@ func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {
 	return []appliedLimit{l}
 }
 
-func (f inForce) ruleLimits(rule *rules.Rule, o *rules.Override, key hottype.Key, hot bool) []appliedLimit {
+func (b adaptiveBounds) ruleLimits(rule *rules.Rule, o *rules.Override, key hottype.Key, hot bool) []appliedLimit {
 	if rule == nil {
 		return nil
 	}
 	held := rule.LimitFor(key)
-	l := appliedLimit{Source: "rule", Limit: f.viewLimit(held)}
+	l := appliedLimit{Source: "rule", Limit: b.viewLimit(held)}
 	l.Applies = hot && l.Limit != nil
 	malformed := key.Params() == canon.Malformed
 	switch {

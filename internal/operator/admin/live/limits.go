@@ -35,7 +35,7 @@ func (v *limitView) perSecond() float64 {
 }
 
 func (s *Service) limitsOf(o rules.Override, now time.Time) (held, ruled *limitView) {
-	set, force := s.cfg.Rules(), s.inForce()
+	set, bounds := s.cfg.Rules(), s.adaptiveBounds()
 	s.mu.Lock()
 	live := s.overrides.list
 	s.mu.Unlock()
@@ -44,35 +44,35 @@ func (s *Service) limitsOf(o rules.Override, now time.Time) (held, ruled *limitV
 	case o.IsOneKey():
 		key := hottype.Key(o.Key)
 		rule := set.RuleFor(key.Resource())
-		return force.effectiveLimit(rule, index.Find([]byte(key), now), key), force.effectiveLimit(rule, nil, key)
+		return bounds.effectiveLimit(rule, index.Find([]byte(key), now), key), bounds.effectiveLimit(rule, nil, key)
 	case o.Class != "":
 		ruled = windowsOf(set, o.Class)
-		return force.limitWithOverride(index.FindClass(o.Class, now), ruled), ruled
+		return bounds.limitWithOverride(index.FindClass(o.Class, now), ruled), ruled
 	case o.OfClients():
 		ruled = windowsOf(set, "")
-		return force.limitWithOverride(index.FindClient(o.Network().Addr(), now), ruled), ruled
+		return bounds.limitWithOverride(index.FindClient(o.Network().Addr(), now), ruled), ruled
 	}
 	resource, _, _ := strings.Cut(cmp.Or(o.Resource, o.Key), "?")
 	rule := set.RuleFor(resource)
 	if rule == nil || strings.Contains(resource, "*") {
 		return nil, nil
 	}
-	ruled = force.viewLimit(rule.Limit)
+	ruled = bounds.viewLimit(rule.Limit)
 	i := slices.IndexFunc(live, func(other rules.Override) bool {
-		return other.Target() == o.Target() && other.Active(now)
+		return other.Target() == o.Target() && other.HoldsAt(now)
 	})
 	if i < 0 {
 		return ruled, ruled
 	}
-	return force.limitWithOverride(&live[i], ruled), ruled
+	return bounds.limitWithOverride(&live[i], ruled), ruled
 }
 
 // limitWithOverride returns the limit of an override, or the limit of the rules if the override sets none.
-func (f inForce) limitWithOverride(o *rules.Override, ruled *limitView) *limitView {
+func (b adaptiveBounds) limitWithOverride(o *rules.Override, ruled *limitView) *limitView {
 	if o == nil || o.KeepsLimit() {
 		return ruled
 	}
-	return f.effectiveLimit(nil, o, "")
+	return b.effectiveLimit(nil, o, "")
 }
 
 // windowsOf returns the window of a client that allows less in the long run, or nil if clients have no window. class is

@@ -96,7 +96,7 @@ func specText(s limit.Spec) string {
 }
 
 // viewLimit returns the limit of a rule as it is in force now, or nil if the rule only detects.
-func (f inForce) viewLimit(l rules.Limit) *limitView {
+func (b adaptiveBounds) viewLimit(l rules.Limit) *limitView {
 	if l.InFlight != nil {
 		return &limitView{Algorithm: rule.AlgorithmInFlight, InFlight: l.InFlight.Limit, Mode: hottype.ModeEnforce,
 			Scope: l.InFlight.Scope, Text: fmt.Sprintf("%d in flight", l.InFlight.Limit)}
@@ -106,10 +106,10 @@ func (f inForce) viewLimit(l rules.Limit) *limitView {
 	}
 	v := viewSpec(l.Spec, l.Mode, l.Scope)
 	if a := l.Adaptive; a != nil {
-		if bound, known := f[a.Upstream]; known {
+		if bound, known := b[a.Upstream]; known {
 			v = viewSpec((&adaptive.LocalLimit{UpstreamLimit: bound}).Spec(l.Spec, a), l.Mode, l.Scope)
 			v.Text += " now"
-			if bound.InFlightCap > 0 && bound.InFlightCap < maxSlots {
+			if bound.InFlightCap > 0 && bound.InFlightCap < maxShownInFlight {
 				v.InFlight = int64(math.Ceil(bound.InFlightCap))
 				v.Text += fmt.Sprintf(", all hot keys together %d in flight", v.InFlight)
 			}
@@ -120,9 +120,9 @@ func (f inForce) viewLimit(l rules.Limit) *limitView {
 	return v
 }
 
-// maxSlots is the number of requests in flight from which the number is not shown, because it means that none is known
-// yet.
-const maxSlots = 1e6
+// maxShownInFlight bounds the caps on requests in flight that are shown. A higher cap means that the controller has not
+// found one yet: it begins without a cap, and no upstream has a million requests in flight.
+const maxShownInFlight = 1e6
 
 func viewWindow(w *rules.IPWindow) *limitView {
 	v := viewSpec(w.Spec, cmp.Or(w.Mode, hottype.ModeEnforce), w.Scope)
@@ -134,7 +134,7 @@ func viewWindow(w *rules.IPWindow) *limitView {
 
 // effectiveLimit returns the limit of a key that is hot: the limit of its override, or else of its rule. It returns nil
 // if the key has no limit.
-func (f inForce) effectiveLimit(rule *rules.Rule, o *rules.Override, key hottype.Key) *limitView {
+func (b adaptiveBounds) effectiveLimit(rule *rules.Rule, o *rules.Override, key hottype.Key) *limitView {
 	if o != nil && o.Action == rules.ActionLimit {
 		return viewSpec(o.Spec(), hottype.ModeEnforce, "")
 	}
@@ -151,7 +151,7 @@ func (f inForce) effectiveLimit(rule *rules.Rule, o *rules.Override, key hottype
 	if o != nil && o.Action == rules.ActionShadow {
 		l.Mode = hottype.ModeShadow
 	}
-	return f.viewLimit(l)
+	return b.viewLimit(l)
 }
 
 // limitSource returns the source of a limit that is shown.

@@ -119,20 +119,20 @@ type Service struct {
 	hub                   *hub
 	changes, sampleErrors atomic.Uint64
 
-	reading sync.Mutex   // for one read of the overrides at a time, in order
-	samples int          // number of samples; for Run alone
-	watched atomic.Int64 // until this time someone is watching, Unix ns
+	reading      sync.Mutex   // for one read of the overrides at a time, in order
+	samples      int          // number of samples; for Run alone
+	watchedUntil atomic.Int64 // time until which someone is watching, Unix ns
 
 	mu                   sync.Mutex // guards the fields below
 	rates                *rates
 	recent               recent
 	seconds              *seconds
 	latest               latest
-	knownHot, knownLoops map[string]hotNote
+	knownHot, knownLoops map[string]listedKey
 	overrides            overrideNotes
 	aggregators          []report.Aggregator  // as last read; replaced, never changed
 	otherRules           map[string]time.Time // by process: the time since which it has other rules
-	notes                []rules.UseNote      // of the last sample; replaced, never changed
+	useNotes             []rules.UseNote      // of the last sample; replaced, never changed
 }
 
 // Stats are counters since the start, and the present number of streams.
@@ -149,7 +149,7 @@ func New(cfg Config) *Service {
 	return &Service{
 		cfg: cfg, hub: newHub(cfg.MaxStreams), rates: newRates(), seconds: newSeconds(),
 		recent:   recent{points: []point{}, changes: []Change{}},
-		knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
+		knownHot: map[string]listedKey{}, knownLoops: map[string]listedKey{},
 	}
 }
 

@@ -47,9 +47,9 @@ func (s *Service) updateRuleNotes(now time.Time) {
 	if s.cfg.Uses != nil {
 		seen = append(seen, s.cfg.Uses(now)...)
 	}
-	before := s.notes
-	s.otherRules, s.notes = differing, rules.UseNotes(set, now, seen)
-	for _, n := range s.notes {
+	before := s.useNotes
+	s.otherRules, s.useNotes = differing, rules.UseNotes(set, now, seen)
+	for _, n := range s.useNotes {
 		same := func(b rules.UseNote) bool { return b.Rule == n.Rule && b.NoParams == n.NoParams }
 		if !slices.ContainsFunc(before, same) {
 			s.cfg.Log.Warn("admin: a rule may not work as it is meant", "rule", n.Rule, "why", n.Text)
@@ -60,7 +60,7 @@ func (s *Service) updateRuleNotes(now time.Time) {
 // rulesTrouble returns the sentences about rules for the page. A rule that matches nothing is shown only beside the
 // rule, because a site may be quiet. The caller holds mu.
 func (s *Service) rulesTrouble(now time.Time) (list []string) {
-	for _, n := range s.notes {
+	for _, n := range s.useNotes {
 		if n.NoParams {
 			list = append(list, n.String())
 		}
@@ -91,7 +91,7 @@ func (s *Service) differingProcesses(now time.Time) (names []string) {
 func (s *Service) ruleNotes() []rules.UseNote {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.notes
+	return s.useNotes
 }
 
 // reportingProcesses returns the limiters and aggregators that report under a name.

@@ -47,14 +47,14 @@ type ClientRule struct {
 // getRunning lists the rules that this program runs, with the limits in force: GET /v1/rules/running.
 func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 	s.readReports(r.Context(), s.cfg.Now())
-	set, force, hot := s.cfg.Rules(), s.inForce(), map[string]int{}
+	set, bounds, hot := s.cfg.Rules(), s.adaptiveBounds(), map[string]int{}
 	for _, h := range s.hotKeys() {
 		hot[h.Rule]++
 	}
 	list := make([]Rule, len(set.Rules))
 	for i, r := range set.Rules {
 		list[i] = Rule{Name: r.Name, Match: matchText(r), Params: paramNames(r), Hot: r.Hot.String(),
-			Limit: force.viewLimit(r.Limit), Values: len(r.Values), Cache: r.Cache != nil, HotKeys: hot[r.Name]}
+			Limit: bounds.viewLimit(r.Limit), Values: len(r.Values), Cache: r.Cache != nil, HotKeys: hot[r.Name]}
 	}
 	for _, n := range s.ruleNotes() {
 		i := slices.IndexFunc(list, func(r Rule) bool { return r.Name == n.Rule })
@@ -80,7 +80,7 @@ func viewClients(class string, fixed, sliding *rules.IPWindow, inFlight *rules.I
 		c.Sliding = viewWindow(sliding)
 	}
 	if inFlight != nil {
-		c.InFlight = inForce{}.viewLimit(rules.Limit{InFlight: inFlight})
+		c.InFlight = adaptiveBounds{}.viewLimit(rules.Limit{InFlight: inFlight})
 	}
 	return c
 }

@@ -71,7 +71,7 @@ func (s *Service) Watch(ctx context.Context) {
 	}
 	now := s.cfg.Now()
 	was := s.isWatched(now)
-	s.watched.Store(now.Add(watchedFor).UnixNano())
+	s.watchedUntil.Store(now.Add(watchedFor).UnixNano())
 	if !was {
 		s.readReports(ctx, now)
 		s.ReadOverrides(ctx)
@@ -79,7 +79,7 @@ func (s *Service) Watch(ctx context.Context) {
 }
 
 func (s *Service) isWatched(now time.Time) bool {
-	return !s.cfg.OnDemand || now.UnixNano() < s.watched.Load() || s.hub.readStats().Streams > 0
+	return !s.cfg.OnDemand || now.UnixNano() < s.watchedUntil.Load() || s.hub.readStats().Streams > 0
 }
 
 func (s *Service) readReports(ctx context.Context, now time.Time) {
@@ -190,17 +190,17 @@ func (s *Service) emitOverrideChanges(audit []rules.Change) {
 
 // emitListChanges emits the keys that entered or left a list since the last sample, and returns the keys that are known
 // now. A key that has faded without a report of its end is not reported as ended. The caller holds mu.
-func (s *Service) emitListChanges(now time.Time, list []hottype.HotKey, known map[string]hotNote, came,
-	left string) map[string]hotNote {
-	current := make(map[string]hotNote, len(list))
+func (s *Service) emitListChanges(now time.Time, list []hottype.HotKey, known map[string]listedKey, came,
+	left string) map[string]listedKey {
+	current := make(map[string]listedKey, len(list))
 	for i := range list {
 		h := &list[i]
 		was, had := known[string(h.Key)]
-		note := hotNote{rule: h.Rule, rate: h.Rate, full: cmp.Or(s.rates.full[h.Key], was.full)}
-		current[string(h.Key)] = note
+		listed := listedKey{rule: h.Rule, rate: h.Rate, full: cmp.Or(s.rates.full[h.Key], was.full)}
+		current[string(h.Key)] = listed
 		if !had {
 			named := *h
-			named.Key = cmp.Or(note.full, h.Key)
+			named.Key = cmp.Or(listed.full, h.Key)
 			s.emitChange(detectionChange(h.Since, came, &named))
 		}
 	}

@@ -70,7 +70,8 @@ type overrideNotes struct {
 	revisions []int64
 }
 
-type hotNote struct {
+// listedKey holds the fields of a hot key or a loop that the report of its end needs.
+type listedKey struct {
 	rule string
 	rate float64
 	full hottype.Key // of an alias; "" if it is not known
@@ -187,16 +188,16 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 	s.mu.Unlock()
 	speeds := s.keySpeeds(now)
 	index := rules.NewOverrides(set.Overrides, live)
-	views, force := make([]HotKey, len(hot)), s.inForce()
+	views, bounds := make([]HotKey, len(hot)), s.adaptiveBounds()
 	for i, h := range hot {
 		o, rule := index.Find([]byte(h.Key), now), set.RuleOf(h.Key, h.Rule)
-		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: force.effectiveLimit(rule, o, h.Key),
+		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: bounds.effectiveLimit(rule, o, h.Key),
 			Override: changes.ViewOf(o, live, now)}
 		v.LimitSource = limitSource(rule, o, h.Key, v.Limit)
 		if rule != nil {
 			v.Threshold = rule.Hot.Rate
 			if o != nil {
-				v.RuleLimit = force.viewLimit(rule.LimitFor(h.Key))
+				v.RuleLimit = bounds.viewLimit(rule.LimitFor(h.Key))
 			}
 		}
 		if sp, ok := speeds[h.Key]; ok {

@@ -12,15 +12,15 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 )
 
-// inForce holds the present bounds of adaptive limits, by upstream.
-type inForce map[string]hottype.UpstreamLimit
+// adaptiveBounds holds the present bounds of adaptive limits, by upstream.
+type adaptiveBounds map[string]hottype.UpstreamLimit
 
-func (s *Service) inForce() inForce {
-	m := inForce{}
+func (s *Service) adaptiveBounds() adaptiveBounds {
+	bounds := adaptiveBounds{}
 	for _, u := range s.adaptiveUpstreams() {
-		m[u.Name] = u
+		bounds[u.Name] = u
 	}
-	return m
+	return bounds
 }
 
 // adaptiveUpstreams returns the upstreams of adaptive limits, or nil if the program does not know any.
