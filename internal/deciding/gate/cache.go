@@ -58,6 +58,5 @@ func (g *Gate) Cacheable(now time.Time, key hottype.Key) bool {
 	if r := st.set.RuleFor(key.Resource()); r == nil || r.Cache == nil {
 		return false
 	}
-	e, _ := g.findHotEntry(new(decision), []byte(key))
-	return e != nil
+	return g.IsHot(now, key)
 }

@@ -121,6 +121,9 @@ func TestCacheable_FollowsHotSetAndOverrides(t *testing.T) {
 			t.Errorf("%s: %v", key, got)
 		}
 	}
+	if late := b.now.Add(2 * time.Hour); b.Cacheable(late, "topic?id=1") || !b.Cacheable(late, "plain?id=7") {
+		t.Error("an expired key is still hot, or an override is not")
+	}
 	b.hot("plain?id=1")
 	if b.Cacheable(b.now, "topic?id=1") {
 		t.Error("served although it is cold")
