@@ -275,6 +275,66 @@ func (l *library) findFiles(t *testing.T, doc, text string) {
 	}
 }
 
+var (
+	// selection is the pattern of a flag, or of a variable of .ci/raced, that selects tests or benchmarks.
+	selection = regexp.MustCompile(`(?:-(?:test\.)?(?:run|bench)[ =]|\blarge=)(?:'([^']+)'|"([^"]+)"|([\w$^|.*]+))`)
+	// testMention is the name of a test or benchmark, or the beginning of names.
+	testMention = regexp.MustCompile(`(?:^|[^.\w])((?:Test|Fuzz|Benchmark)[A-Z]\w+)`)
+	// slowTests is a row of the table of slow tests: seconds, package and names without "Test".
+	slowTests = regexp.MustCompile(`(?m)^\| [\d, ]+ \| [\w/]+: ([\w, ]+) \|`)
+)
+
+// TestSelections_MatchTests finds patterns and names of tests that no test has, in documents, scripts and lists. A
+// pattern that matches nothing passes in silence.
+func TestSelections_MatchTests(t *testing.T) {
+	t.Parallel()
+	var tests []string
+	s := readSources(t)
+	for name, f := range s.files {
+		for _, d := range f.Decls {
+			if d, ok := d.(*ast.FuncDecl); ok && d.Recv == nil && strings.HasSuffix(name, "_test.go") {
+				tests = append(tests, d.Name.Name)
+			}
+		}
+	}
+	matches := func(pattern string) bool {
+		re, err := regexp.Compile(pattern)
+		return err == nil && slices.ContainsFunc(tests, re.MatchString)
+	}
+	for _, f := range s.files {
+		s.comments(f, func(at token.Position, line string) {
+			for _, m := range testMention.FindAllStringSubmatch(line, -1) {
+				if !matches("^" + m[1]) {
+					t.Errorf("%s:%d: there is no %s", at.Filename, at.Line, m[1])
+				}
+			}
+		})
+	}
+	for file, text := range listed(t, "*.md", "*.sh", "Makefile", ".ci/*", "test/skips/*.txt", ":!CHANGELOG.md") {
+		for _, m := range selection.FindAllStringSubmatch(text, -1) {
+			pattern, _, _ := strings.Cut(m[1]+m[2]+m[3], "/")
+			for one := range strings.SplitSeq(pattern, "|") {
+				one = strings.TrimRight(strings.TrimLeft(one, "^."), "$")
+				if one != "" && !strings.Contains(one, "$") && !matches(one) { // a "$" begins a variable
+					t.Errorf("%s: no test matches %s", file, m[0])
+				}
+			}
+		}
+		for _, m := range testMention.FindAllStringSubmatch(text, -1) {
+			if !matches("^" + m[1]) {
+				t.Errorf("%s: there is no %s", file, m[1])
+			}
+		}
+		for _, m := range slowTests.FindAllStringSubmatch(text, -1) {
+			for name := range strings.SplitSeq(m[1], ", ") {
+				if !matches("^Test" + name + "$") {
+					t.Errorf("%s: there is no Test%s", file, name)
+				}
+			}
+		}
+	}
+}
+
 // holds reports whether a file of the repository ends with this path. A base name alone must lie in one of the folders
 // that exist, if any do.
 func (l *library) holds(file string, folders []string) bool {
