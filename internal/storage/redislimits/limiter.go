@@ -36,8 +36,8 @@ type Limiter struct {
 	overdue time.Duration
 	shards  []*shardLimiter // one shard on one server
 
-	refunds, lost atomic.Uint64 // refunds because another shard denied or failed
-	refundSlots   chan struct{} // holds a value for each refund in the background
+	undos, undosLost atomic.Uint64 // refunds because another shard denied or failed
+	undoSlots        chan struct{} // holds a value for each undo in the background
 }
 
 // scripts holds the scripts that no shardLimiter runs.
@@ -48,8 +48,8 @@ func New(c *redisclient.Client) *Limiter {
 	cfg := c.Config()
 	l := &Limiter{
 		rdb: c.Redis(), nodes: c.Cluster(), keys: newKeys(cfg.Namespace), log: cfg.Log, now: time.Now,
-		overdue:     cfg.Budget / 4,
-		refundSlots: make(chan struct{}, maxRefunds),
+		overdue:   cfg.Budget / 4,
+		undoSlots: make(chan struct{}, maxUndos),
 		scripts: scripts{redis.NewScript(lua.CLThrottle()), redis.NewScript(lua.InFlight()),
 			redis.NewScript(lua.Exchange())},
 	}
@@ -268,7 +268,7 @@ func (c *counters) addTo(all *Stats) {
 
 // Stats returns the figures of all shards.
 func (l *Limiter) Stats() Stats {
-	all := Stats{Refunds: l.refunds.Load(), RefundsLost: l.lost.Load()}
+	all := Stats{Refunds: l.undos.Load(), RefundsLost: l.undosLost.Load()}
 	for _, s := range l.shards {
 		s.batcher.stats.addTo(&all)
 	}

@@ -33,11 +33,11 @@ func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []lim
 	if err := limit.CheckCharges(charges, results); err != nil || len(charges) == 0 {
 		return err
 	}
-	owed := make([]refundItem, len(charges))
+	refunds := make([]refundItem, len(charges))
 	for i := range charges {
-		owed[i] = refundItem{charge: charges[i], at: at}
+		refunds[i] = refundItem{charge: charges[i], when: at.UnixMicro()}
 	}
-	return l.refundAll(ctx, owed, results)
+	return l.refundAll(ctx, refunds, results)
 }
 
 // onServer returns a limiter on a real server that decides by a clock that the test sets.

@@ -12,11 +12,9 @@ import (
 // masters that they use. It is not a setting, because programs must agree on it.
 const shardCount = 16
 
-// refundTime is the longest time that a refund may take in the background.
-const refundTime = time.Second
-
-// maxRefunds bounds the number of refunds in the background at a time.
-const maxRefunds = 256
+// maxUndos bounds the number of undos in the background at a time. An undo is the refund of what a request has charged
+// when another shard then denies or fails. Refunds by the status of a response are bounded by maxWaitingRefunds.
+const maxUndos = 256
 
 // A script accesses the keys of one hash slot only, so on a cluster subjects are distributed over shards, each a hash
 // tag of its own; both windows of a client are in one shard. A request whose subjects are in one shard is decided as on
@@ -75,7 +73,7 @@ func (l *Limiter) takeParts(ctx context.Context, now time.Time, parts []*part) (
 			continue
 		}
 		for _, charged := range parts[:i] {
-			l.refundPart(ctx, charged, err != nil)
+			l.undoPart(ctx, charged, err != nil)
 		}
 		if err != nil {
 			return false, &shardError{err, p.shard}
@@ -107,31 +105,31 @@ func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part, 
 	}
 }
 
-// refundPart refunds the charges of a shard. If the request is denied, its results have to show the remaining cost, so
-// refundPart waits until the context ends. If the request failed, or its context has ended, the refund is made in the
+// undoPart refunds the charges of a shard. If the request is denied, its results have to show the remaining cost, so
+// undoPart waits until the context ends. If the request failed, or its context has ended, the refund is made in the
 // background.
-func (l *Limiter) refundPart(ctx context.Context, p *part, failed bool) {
-	l.refunds.Add(1)
+func (l *Limiter) undoPart(ctx context.Context, p *part, failed bool) {
+	l.undos.Add(1)
 	if !failed && ctx.Err() == nil {
 		if err := l.shards[p.shard].refundAll(ctx, undoItems(p.at, p.charges), p.results); err != nil {
-			l.lost.Add(1) // it may have arrived: a second try could refund twice
+			l.undosLost.Add(1) // it may have arrived: a second try could refund twice
 		}
 		return
 	}
 	select {
-	case l.refundSlots <- struct{}{}:
+	case l.undoSlots <- struct{}{}:
 	default:
-		l.lost.Add(1)
+		l.undosLost.Add(1)
 		return
 	}
 	charges := slices.Clone(p.charges) // the caller may use its memory again
 	l.shards[p.shard].batcher.calls.Go(func() {
-		defer func() { <-l.refundSlots }()
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
+		defer func() { <-l.undoSlots }()
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTimeout)
 		defer cancel()
 		err := l.shards[p.shard].refundAll(within, undoItems(p.at, charges), make([]limit.Result, len(charges)))
 		if err != nil {
-			l.lost.Add(1)
+			l.undosLost.Add(1)
 		}
 	})
 }

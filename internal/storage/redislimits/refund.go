@@ -16,25 +16,34 @@ import (
 )
 
 const (
-	// refundEvery is the time for which charges to refund are collected.
+	// refundEvery is the time for which refunds are collected.
 	refundEvery = 10 * time.Millisecond
+	// refundTimeout is the longest time that a call in the background may take, for waiting refunds or for an undo.
+	refundTimeout = time.Second
 	// refundSlack is added to the age of charges, because they were made by the clock of Redis, which is known except
 	// for the time of two calls. Too great an age refunds less.
 	refundSlack = 20 * time.Millisecond
-	// maxOwed is the number of charges that may wait while Redis does not answer.
-	maxOwed = 1 << 14
+	// maxWaitingRefunds is the maximum number of refunds that wait while Redis does not answer.
+	maxWaitingRefunds = 1 << 14
 )
 
-// Refunds refunds charges of requests that do not count after all, many in one call. Any number of goroutines may use
-// it, but only one may call Run.
+// Refunds refunds charges of requests that do not count after all, because of the status of their responses, many in
+// one call. Any number of goroutines may use it, but only one may call Run. The undo of charges after a denial or a
+// failure of another shard does not pass through it (see Limiter.undoPart).
 type Refunds struct {
 	store *Limiter
 
 	mu      sync.Mutex
-	pending []refundItem  // guarded by mu; at is by the clock of this process
-	owed    chan struct{} // holds a value after the first pending charge
+	waiting []waitingRefund // guarded by mu
+	signal  chan struct{}   // holds a value after the first waiting refund
 
 	refunded, lost atomic.Uint64
+}
+
+// waitingRefund is a charge to refund, and the time at which it was made, by the clock of this process.
+type waitingRefund struct {
+	charge limit.Charge
+	at     time.Time
 }
 
 // RefundsStats counts charges to refund, by their cost.
@@ -44,27 +53,27 @@ type RefundsStats struct {
 }
 
 // Refunds returns a part that refunds charges that others have made to this limiter.
-func (l *Limiter) Refunds() *Refunds { return &Refunds{store: l, owed: make(chan struct{}, 1)} }
+func (l *Limiter) Refunds() *Refunds { return &Refunds{store: l, signal: make(chan struct{}, 1)} }
 
 // Refund refunds a charge that was made at time at by the clock of this process. It neither waits nor fails. Cost that
 // the bucket has regained is not refunded twice.
 func (r *Refunds) Refund(at time.Time, c limit.Charge) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.pending) >= maxOwed {
+	if len(r.waiting) >= maxWaitingRefunds {
 		r.lost.Add(uint64(max(0, c.Cost)))
 		return
 	}
-	if r.pending = append(r.pending, refundItem{charge: c, at: at}); len(r.pending) == 1 {
-		wait.Signal(r.owed)
+	if r.waiting = append(r.waiting, waitingRefund{c, at}); len(r.waiting) == 1 {
+		wait.Signal(r.signal)
 	}
 }
 
-// Run refunds until ctx ends and no charge is left. It returns nil.
+// Run refunds until ctx ends and no refund waits. It returns nil.
 func (r *Refunds) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
-		case <-r.owed:
+		case <-r.signal:
 			wait.For(ctx, refundEvery)
 		case <-ctx.Done():
 		}
@@ -73,42 +82,44 @@ func (r *Refunds) Run(ctx context.Context) error {
 	return nil
 }
 
-// flush refunds the pending charges, in one round trip, also if ctx ends meanwhile.
+// flush makes the waiting refunds, in one round trip, also if ctx ends meanwhile.
 func (r *Refunds) flush(ctx context.Context) {
 	r.mu.Lock()
-	owed := r.pending
-	r.pending = nil
+	waiting := r.waiting
+	r.waiting = nil
 	r.mu.Unlock()
-	if len(owed) == 0 {
+	if len(waiting) == 0 {
 		return
 	}
 	now, cost := r.store.now(), int64(0)
-	for i := range owed {
-		age := max(0, now.Sub(owed[i].at)) + refundSlack
-		owed[i].at = time.UnixMicro(-age.Microseconds())
-		cost += owed[i].charge.Cost
+	refunds := make([]refundItem, len(waiting))
+	for i, w := range waiting {
+		// The clock of the server is not known here, so it gets the age.
+		age := max(0, now.Sub(w.at)) + refundSlack
+		refunds[i] = refundItem{charge: w.charge, when: -age.Microseconds()}
+		cost += w.charge.Cost
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTimeout)
 	defer cancel()
-	back := r.store.refundMany(within, owed)
-	r.refunded.Add(uint64(back))
-	r.lost.Add(uint64(cost - back))
+	refunded := r.store.refundAcrossShards(within, refunds)
+	r.refunded.Add(uint64(refunded))
+	r.lost.Add(uint64(cost - refunded))
 }
 
 func (r *Refunds) Stats() RefundsStats { return RefundsStats{r.refunded.Load(), r.lost.Load()} }
 
-// refundItem is a charge to refund, and the time at which it was made, by the clock of its server.
+// refundItem is a charge to refund, as lua/limit_refund.lua reads it.
 type refundItem struct {
 	charge limit.Charge
-	at     time.Time
-	undo   bool // denied elsewhere, and charged within the last round trips
+	when   int64 // when it was made: unix us by the clock of its server, or if negative, us before the call
+	undo   bool  // denied elsewhere, and charged within the last round trips
 }
 
-// undoItems returns the charges of a request that are undone at once.
+// undoItems returns the charges of a request that are undone at once. The server made them at time at by its clock.
 func undoItems(at time.Time, charges []limit.Charge) []refundItem {
 	items := make([]refundItem, len(charges))
 	for i := range charges {
-		items[i] = refundItem{charges[i], at, true}
+		items[i] = refundItem{charges[i], at.UnixMicro(), true}
 	}
 	return items
 }
@@ -117,94 +128,94 @@ func undoItems(at time.Time, charges []limit.Charge) []refundItem {
 const refundNumbers = 3
 
 // refundArgs returns KEYS and ARGV of lua/limit_refund.lua.
-func (l *shardLimiter) refundArgs(owed []refundItem) (names []string, args []any, err error) {
+func (l *shardLimiter) refundArgs(refunds []refundItem) (names []string, args []any, err error) {
 	r := l.requests.Get().(*request)
 	defer l.requests.Put(r)
-	args = make([]any, 0, 6*len(owed))
-	for i := range owed { // one by one: earlier charges of the subject are refunded on their own
-		if err := r.set(l.keys, []limit.Charge{owed[i].charge}); err != nil {
+	args = make([]any, 0, 6*len(refunds))
+	for i := range refunds { // one by one: earlier charges of the subject are refunded on their own
+		if err := r.set(l.keys, []limit.Charge{refunds[i].charge}); err != nil {
 			return nil, nil, err
 		}
 		names = append(names, string(r.key(0)))
-		when := strconv.FormatInt(owed[i].at.UnixMicro(), 10)
-		if owed[i].undo {
+		when := strconv.FormatInt(refunds[i].when, 10)
+		if refunds[i].undo {
 			when = "!" + when
 		}
-		args = append(r.charges[0].encode(args, owed[i].charge.Cost), when)
+		args = append(r.charges[0].encode(args, refunds[i].charge.Cost), when)
 	}
 	return names, args, nil
 }
 
-// readRepaid reads the reply of lua/limit_refund.lua into results.
-func readRepaid(reply *redis.Cmd, owed []refundItem, results []limit.Result) error {
+// readRefundReply reads the reply of lua/limit_refund.lua into results.
+func readRefundReply(reply *redis.Cmd, refunds []refundItem, results []limit.Result) error {
 	answer, err := reply.Int64Slice()
 	if err != nil {
 		return err
 	}
-	if len(answer) != refundNumbers*len(owed) {
-		return fmt.Errorf("reply %.100v must have %d numbers", fmt.Sprint(answer), refundNumbers*len(owed))
+	if len(answer) != refundNumbers*len(refunds) {
+		return fmt.Errorf("reply %.100v must have %d numbers", fmt.Sprint(answer), refundNumbers*len(refunds))
 	}
 	for i := range results {
 		n := answer[refundNumbers*i:]
-		results[i] = limit.Result{Allowed: n[2] == 1, Limit: owed[i].charge.Spec.Capacity(), Remaining: n[0],
+		results[i] = limit.Result{Allowed: n[2] == 1, Limit: refunds[i].charge.Spec.Capacity(), Remaining: n[0],
 			ResetAfter: durationOf(n[1])}
 	}
 	return nil
 }
 
-// refundMany refunds charges of any shards, in one round trip, and one more if a server does not know the script. It
-// returns the cost that is refunded. The rest stays charged, or its state is unknown.
-func (l *Limiter) refundMany(ctx context.Context, owed []refundItem) (back int64) {
+// refundAcrossShards refunds charges of any shards, in one round trip, and one more if a server does not know the
+// script. It returns the cost that is refunded. The rest stays charged, or its state is unknown.
+func (l *Limiter) refundAcrossShards(ctx context.Context, refunds []refundItem) (refunded int64) {
 	byShard := map[*shardLimiter][]refundItem{}
-	for _, o := range owed {
-		l := l.limiterOf(&o.charge.Subject)
-		byShard[l] = append(byShard[l], o)
+	for _, r := range refunds {
+		l := l.limiterOf(&r.charge.Subject)
+		byShard[l] = append(byShard[l], r)
 	}
-	var parts []refundCall
+	var calls []refundCall
 	for l, all := range byShard {
 		for some := range slices.Chunk(all, maxCharges) {
 			if names, args, err := l.refundArgs(some); err == nil {
-				parts = append(parts, refundCall{script: l.refund, owed: some, names: names, args: args})
+				calls = append(calls, refundCall{script: l.refund, refunds: some, names: names, args: args})
 			}
 		}
 	}
-	unknown := l.repayParts(ctx, parts, (*redis.Script).EvalSha, &back)
-	l.repayParts(ctx, unknown, (*redis.Script).Eval, &back)
-	return back
+	unknown := l.sendRefunds(ctx, calls, (*redis.Script).EvalSha, &refunded)
+	l.sendRefunds(ctx, unknown, (*redis.Script).Eval, &refunded)
+	return refunded
 }
 
 type refundCall struct {
-	script *redis.Script
-	owed   []refundItem
-	names  []string
-	args   []any
-	reply  *redis.Cmd
+	script  *redis.Script
+	refunds []refundItem
+	names   []string
+	args    []any
+	reply   *redis.Cmd
 }
 
-// repayParts makes calls in one pipeline, and adds the refunded cost to back. It returns the calls whose server does
-// not know the script, and has done nothing.
-func (l *Limiter) repayParts(ctx context.Context, parts []refundCall,
+// sendRefunds makes calls in one pipeline, and adds the refunded cost to refunded. It returns the calls whose server
+// does not know the script, and has done nothing.
+func (l *Limiter) sendRefunds(ctx context.Context, calls []refundCall,
 	run func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd,
-	back *int64) (unknown []refundCall) {
-	if len(parts) == 0 {
+	refunded *int64) (unknown []refundCall) {
+	if len(calls) == 0 {
 		return nil
 	}
 	_, _ = l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
-		for i := range parts {
-			parts[i].reply = run(parts[i].script, ctx, p, parts[i].names, parts[i].args...)
+		for i := range calls {
+			calls[i].reply = run(calls[i].script, ctx, p, calls[i].names, calls[i].args...)
 		}
 		return nil
 	})
-	for _, p := range parts {
-		results := make([]limit.Result, len(p.owed))
-		err := readRepaid(p.reply, p.owed, results)
+	for _, c := range calls {
+		results := make([]limit.Result, len(c.refunds))
+		err := readRefundReply(c.reply, c.refunds, results)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			unknown = append(unknown, p)
+			unknown = append(unknown, c)
 			continue
 		}
 		for i := range results {
 			if err == nil && results[i].Allowed {
-				*back += p.owed[i].charge.Cost
+				*refunded += c.refunds[i].charge.Cost
 			}
 		}
 	}
@@ -212,14 +223,14 @@ func (l *Limiter) repayParts(ctx context.Context, parts []refundCall,
 }
 
 // refundAll refunds charges of this shard, which may have been made at different times.
-func (l *shardLimiter) refundAll(ctx context.Context, owed []refundItem, results []limit.Result) error {
-	names, args, err := l.refundArgs(owed)
+func (l *shardLimiter) refundAll(ctx context.Context, refunds []refundItem, results []limit.Result) error {
+	names, args, err := l.refundArgs(refunds)
 	if err != nil {
 		return err
 	}
 	reply := l.refund.Run(ctx, l.rdb, names, args...)
-	if err := readRepaid(reply, owed, results); err != nil {
-		return fmt.Errorf("redislimits: refund %d charges: %w", len(owed), err)
+	if err := readRefundReply(reply, refunds, results); err != nil {
+		return fmt.Errorf("redislimits: refund %d charges: %w", len(refunds), err)
 	}
 	return nil
 }
@@ -238,11 +249,11 @@ func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.
 	}
 	var first error
 	for _, p := range splitByShard(charges, l.Shard) {
-		owed := make([]refundItem, len(p.charges))
+		refunds := make([]refundItem, len(p.charges))
 		for i, k := range p.index {
-			owed[i] = refundItem{charges[k], at[k], true}
+			refunds[i] = refundItem{charges[k], at[k].UnixMicro(), true}
 		}
-		err := l.limiterOf(&p.charges[0].Subject).refundAll(ctx, owed, p.results)
+		err := l.limiterOf(&p.charges[0].Subject).refundAll(ctx, refunds, p.results)
 		if err != nil && first == nil {
 			first = err
 		}

@@ -119,15 +119,15 @@ func TestRefundAt_ReturnsRemaining(t *testing.T) {
 func TestRefundsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := open(t, "127.0.0.1:1").Refunds()
-	for range maxOwed + 5 {
+	for range maxWaitingRefunds + 5 {
 		r.Refund(now(), hotCharge(10, 1))
 	}
-	if s := r.Stats(); s.Lost != 5 || len(r.pending) != maxOwed {
-		t.Errorf("%+v, %d wait", s, len(r.pending))
+	if s := r.Stats(); s.Lost != 5 || len(r.waiting) != maxWaitingRefunds {
+		t.Errorf("%+v, %d wait", s, len(r.waiting))
 	}
 	r.flush(t.Context())
-	if s := r.Stats(); s.Lost != maxOwed+5 || s.Refunded != 0 || len(r.pending) != 0 {
-		t.Errorf("%+v, %d wait", s, len(r.pending))
+	if s := r.Stats(); s.Lost != maxWaitingRefunds+5 || s.Refunded != 0 || len(r.waiting) != 0 {
+		t.Errorf("%+v, %d wait", s, len(r.waiting))
 	}
 }
 

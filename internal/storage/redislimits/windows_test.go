@@ -62,9 +62,10 @@ func (w *Windows) ask(t interface{ Fatal(...any) }, now time.Time, c limit.Charg
 	return results[0]
 }
 
-// Within a window no process allows more than the remaining amount that it knows, so n processes allow at most n times
-// the limit, and once all have exchanged, all know the exact sum. This holds on one server and on a cluster.
-func TestWindowsAddUp(t *testing.T) {
+// Within a window a process allows exactly the remaining amount that it knows: the limit without its own sum and without
+// the sums that the others had written when it last exchanged. So n processes allow at most n times the limit, and once
+// all have exchanged, all know the exact sum. This holds on one server and on a cluster.
+func TestWindows_AllowExactlyWhatTheyKnowToRemain(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
@@ -80,17 +81,33 @@ func TestWindowsAddUp(t *testing.T) {
 				most := rapid.Int64Range(1, 20).Draw(rt, "limit")
 				c := windowCharge(hottype.Client{Name: fmt.Sprint(trial)}, algorithm, most, 300*24*time.Hour, 1)
 				var total int64
-				unheard := make([]int64, len(all)) // allowed since its last exchange
+				own := make([]int64, len(all))     // allowed by each process
+				written := make([]int64, len(all)) // the part of own that Redis has
+				others := make([]int64, len(all))  // allowed by others, as far as each process knows
+				hasAsked := make([]bool, len(all)) // since its last exchange; without a request it exchanges nothing
 				for range rapid.IntRange(1, 80).Draw(rt, "steps") {
 					i := rapid.IntRange(0, len(all)-1).Draw(rt, "process")
 					if rapid.IntRange(0, 4).Draw(rt, "exchange") == 0 {
 						all[i].exchange(ctx)
-						unheard[i] = 0
+						if hasAsked[i] {
+							written[i], hasAsked[i], others[i] = own[i], false, 0
+							for j := range all {
+								if j != i {
+									others[i] += written[j]
+								}
+							}
+						}
 						continue
 					}
-					if all[i].ask(rt, time.Now(), c).Allowed {
+					hasAsked[i] = true
+					allowed := all[i].ask(rt, time.Now(), c).Allowed
+					if want := own[i]+others[i] < most; allowed != want {
+						rt.Fatalf("process %d, which has allowed %d and knows of %d more: allowed %v, want %v of %d", i, own[i],
+							others[i], allowed, want, most)
+					}
+					if allowed {
 						total++
-						unheard[i]++
+						own[i]++
 					}
 				}
 				if total > most*int64(len(all)) {
