@@ -86,7 +86,7 @@ func (b *batch) decode(answer []int64) error {
 		}
 	}
 	if at+1 != len(answer) || answer[at] < 0 || answer[at] > maxNumber {
-		return fmt.Errorf("reply %.100v: %d numbers instead of %d", fmt.Sprint(answer), len(answer), at+1)
+		return fmt.Errorf("reply %.100v must have %d numbers, the last one not negative", fmt.Sprint(answer), at+1)
 	}
 	b.answer, b.at = answer, answer[at]
 	return nil
