@@ -47,7 +47,7 @@ type published struct {
 
 // reported holds the states that CheckPublishers has returned. The replica's mu guards it.
 type reported struct {
-	looked       time.Time
+	checkedAt    time.Time // of the last call
 	lastReported map[string]PublisherChange
 }
 
@@ -138,8 +138,8 @@ func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 	m.prunePublishers(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	slept := now.Sub(m.looked) > StaleAfter // this process: no publisher was seen
-	m.looked = now
+	slept := now.Sub(m.checkedAt) > StaleAfter // this process: no publisher was seen
+	m.checkedAt = now
 	if m.lastReported == nil {
 		m.lastReported = make(map[string]PublisherChange)
 	}

@@ -93,9 +93,9 @@ func (m *Replica) Age(now time.Time) (time.Duration, bool) {
 }
 
 // Replace makes set the hot set of publisher, instead of its set before. A set whose version does not exceed the
-// version of the publisher's last set arrived late: it is ignored and counted. A set that was judged after the last set
-// had ended is accepted in any case, because the store lost its versions. The replica keeps set.Keys, which must not
-// change. It costs one pass over the keys of all publishers.
+// version of the publisher's last set is older than that, or the same: it is ignored and counted. A set that was judged
+// after the last set had ended is accepted in any case, because the store lost its versions. The replica keeps
+// set.Keys, which must not change. It costs one pass over the keys of all publishers.
 func (m *Replica) Replace(publisher string, set report.HotSet) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,7 +32,7 @@ type answer struct {
 	age      time.Duration // when it was received
 	// The times since received until which the answer is fresh, may be served stale, and may be served on errors, in
 	// ascending order.
-	fresh, stale, error time.Duration
+	fresh, stale, onError time.Duration
 }
 
 // overhead is the approximate size of an answer without its body and its fields.
@@ -70,8 +70,9 @@ const (
 // heuristic holds the statuses of responses that may be stored although they state no lifetime (RFC 9110 section 15.1).
 var heuristic = []int{200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501}
 
-// newAnswer returns a handler's response as an answer without its body, or the reason why it must not be stored.
-func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
+// storableAnswer decides whether a handler's response may be stored. It returns the response as an answer without its
+// body, or nil and the reason why it must not be stored.
+func storableAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time) (*answer, string) {
 	d, targeted := directivesOf(h)
 	understood := d.has("must-understand") && http.StatusText(status) != ""
 	vary, listed := varyOf(h, s)
@@ -110,10 +111,10 @@ func newAnswer(status int, h http.Header, s *hottype.CachePolicy, now time.Time)
 		}
 		return a, ""
 	}
-	a.stale, a.error = a.fresh, a.fresh
+	a.stale, a.onError = a.fresh, a.fresh
 	if !d.has("must-revalidate") && !d.has("proxy-revalidate") && !d.has("s-maxage") { // which implies the second
 		a.stale += lifetimeOr(d.lifetimeOf("stale-while-revalidate"), s.Stale)
-		a.error = max(a.stale, a.fresh+lifetimeOr(d.lifetimeOf("stale-if-error"), s.StaleIfError))
+		a.onError = max(a.stale, a.fresh+lifetimeOr(d.lifetimeOf("stale-if-error"), s.StaleIfError))
 	}
 	return a, ""
 }
@@ -130,7 +131,7 @@ const validFor = time.Minute
 
 // isUsable reports whether an answer may still be served or validated.
 func (a *answer) isUsable(now time.Time) bool {
-	until := a.error
+	until := a.onError
 	if a.hasValidator() {
 		until += validFor
 	}
@@ -226,7 +227,7 @@ func (a *answer) freshenedCopy(h http.Header, s *hottype.CachePolicy, now time.T
 			merged[name] = values
 		}
 	}
-	next, why := newAnswer(a.status, merged, s, now)
+	next, why := storableAnswer(a.status, merged, s, now)
 	if next != nil {
 		next.setBody(a.body)
 	}

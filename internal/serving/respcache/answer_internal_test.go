@@ -41,7 +41,7 @@ func TestNewAnswer_StoresStatusesOfRFC9110(t *testing.T) {
 			if control != "" {
 				h.Set("Cache-Control", control)
 			}
-			if a, why := newAnswer(status, h, testPolicy(), time.Unix(1000, 0)); (a != nil) != want ||
+			if a, why := storableAnswer(status, h, testPolicy(), time.Unix(1000, 0)); (a != nil) != want ||
 				(why == "") != want {
 				t.Errorf("%d %q: kept %v, %q", status, control, a != nil, why)
 			}
@@ -86,7 +86,7 @@ func TestNewAnswer_DerivesAgeAndLifetimes(t *testing.T) {
 		{[]string{"Vary", "X-Lang, ,accept-encoding", "Vary", "X-LANG"}, 0, s, 11 * s, 61 * s, ""},
 		{[]string{"Vary", "X-Lang, X-Other"}, 0, 0, 0, 0, "vary"},
 	} {
-		a, why := newAnswer(200, header(c.fields...), testPolicy(), now)
+		a, why := storableAnswer(200, header(c.fields...), testPolicy(), now)
 		if why != c.why || (a == nil) != (why != "") {
 			t.Errorf("%q: %q", c.fields, why)
 			continue
@@ -94,9 +94,9 @@ func TestNewAnswer_DerivesAgeAndLifetimes(t *testing.T) {
 		if a == nil {
 			continue
 		}
-		if a.age != c.age || a.fresh != c.fresh || a.stale != c.stale || a.error != c.error || !a.received.Equal(now) ||
+		if a.age != c.age || a.fresh != c.fresh || a.stale != c.stale || a.onError != c.error || !a.received.Equal(now) ||
 			a.mustRevalidate() != (c.fresh == 0) {
-			t.Errorf("%q: age %v, %v, %v, %v; want %+v", c.fields, a.age, a.fresh, a.stale, a.error, c)
+			t.Errorf("%q: age %v, %v, %v, %v; want %+v", c.fields, a.age, a.fresh, a.stale, a.onError, c)
 		}
 		if len(c.fields) > 0 && c.fields[0] == "Vary" && !slices.Equal(a.vary, []string{"X-Lang"}) {
 			t.Errorf("%q", a.vary)
@@ -110,7 +110,7 @@ func TestNewAnswer_StoresTheLastNanosecond(t *testing.T) {
 	made := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for age, want := range map[time.Duration]time.Duration{time.Second - 1: 1, time.Second: 0} {
 		h := header("Date", made.Format(http.TimeFormat), "Cache-Control", "max-age=1")
-		a, _ := newAnswer(200, h, testPolicy(), made.Add(age))
+		a, _ := storableAnswer(200, h, testPolicy(), made.Add(age))
 		if (a != nil) != (want > 0) || a != nil && (a.fresh != want || a.mustRevalidate()) {
 			t.Errorf("%v: %+v", age, a)
 		}
@@ -121,7 +121,7 @@ func TestNewAnswer_StoresTheLastNanosecond(t *testing.T) {
 func TestAnswer_CutsPartOfPart(t *testing.T) {
 	t.Parallel()
 	build := func() *answer {
-		a, why := newAnswer(206, header("Content-Range", "bytes 10-19/100", "Etag", `"1"`, "A", "b"), testPolicy(),
+		a, why := storableAnswer(206, header("Content-Range", "bytes 10-19/100", "Etag", `"1"`, "A", "b"), testPolicy(),
 			time.Unix(1000, 0))
 		if a == nil {
 			t.Fatal(why)
@@ -158,12 +158,12 @@ func TestAnswer_CutsPartOfPart(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"bytes */100", "bytes 10-19/*", "x"} {
-		a, _ := newAnswer(206, header("Content-Range", bad), testPolicy(), time.Unix(1000, 0))
+		a, _ := storableAnswer(206, header("Content-Range", bad), testPolicy(), time.Unix(1000, 0))
 		if a.setBody([]byte("0123456789")); a.cutPart("bytes=10-12") != nil {
 			t.Errorf("cut from %q", bad)
 		}
 	}
-	whole, _ := newAnswer(200, header(), testPolicy(), time.Unix(1000, 0))
+	whole, _ := storableAnswer(200, header(), testPolicy(), time.Unix(1000, 0))
 	if whole.setBody([]byte("0123456789")); whole.cutPart("bytes=0-1") != nil {
 		t.Error("cut from a whole response")
 	}

@@ -33,7 +33,7 @@ func loneFetch(t *testing.T, prior *answer, plain bool, at time.Time) *fetch {
 }
 
 func storedAnswer(at time.Time, fields ...string) *answer {
-	a, _ := newAnswer(200, header(fields...), testPolicy(), at)
+	a, _ := storableAnswer(200, header(fields...), testPolicy(), at)
 	a.setBody([]byte("old"))
 	return a
 }

@@ -34,7 +34,7 @@ func FuzzNewAnswer(f *testing.F) {
 				h[name] = []string{value}
 			}
 		}
-		a, why := newAnswer(http.StatusOK, h, serve, now)
+		a, why := storableAnswer(http.StatusOK, h, serve, now)
 		if (a == nil) != (why != "") {
 			t.Fatalf("%v, %q", a, why)
 		}
@@ -44,9 +44,9 @@ func FuzzNewAnswer(f *testing.F) {
 		if isForbidden(control) || strings.Contains(vary, "*") {
 			t.Errorf("kept although %q, %q", control, vary)
 		}
-		if a.fresh < 0 || a.stale < a.fresh && a.fresh > 0 || a.error < a.stale || a.age < 0 ||
+		if a.fresh < 0 || a.stale < a.fresh && a.fresh > 0 || a.onError < a.stale || a.age < 0 ||
 			a.fresh > maxSeconds*time.Second {
-			t.Errorf("fresh %v, stale %v, error %v, age %v", a.fresh, a.stale, a.error, a.age)
+			t.Errorf("fresh %v, stale %v, error %v, age %v", a.fresh, a.stale, a.onError, a.age)
 		}
 		for _, name := range a.vary {
 			if name != "Accept-Encoding" && name != "X-Lang" {

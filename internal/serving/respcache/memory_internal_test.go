@@ -91,7 +91,7 @@ func TestMemory_OfABufferedBodyCountsUntilItIsRead(t *testing.T) {
 	}
 }
 
-// An answer that a fetch may freshen counts until the fetch has landed.
+// An answer that a fetch may freshen counts until the fetch has finished.
 func TestMemory_OfAPriorAnswerCountsUntilTheFetchLands(t *testing.T) {
 	t.Parallel()
 	prior := storedAnswer(time.Unix(1000, 0), "Etag", "v")

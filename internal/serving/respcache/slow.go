@@ -93,7 +93,7 @@ func (f *fetch) hasHeader() bool {
 func (s *store) staleFor(f *fetch, now time.Time) *answer {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
-	if a := f.entry.answer; a != nil && isWithin(a.residentTime(now), a.error) {
+	if a := f.entry.answer; a != nil && isWithin(a.residentTime(now), a.onError) {
 		f.shard.stale++
 		f.entry.failing = true
 		return a

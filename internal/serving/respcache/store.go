@@ -71,9 +71,8 @@ type entry struct {
 	moved   time.Time     // when it was last moved to the front
 }
 
-// maxUnkept is the number of consecutive fetches without a response to store after which a fetch has only the fields of
-// the key.
-const maxUnkept = 2
+// maxNotStored bounds entry.notStored: after so many fetches a fetch has only the fields of the key.
+const maxNotStored = 2
 
 func newStore(limit int64) *store {
 	s := &store{limit: limit, seed: maphash.MakeSeed()}
@@ -123,17 +122,17 @@ func (s *store) find(r *http.Request, target []byte, v *verdict.Verdict, clock f
 		case isWithin(resident, a.fresh) && !a.unsure:
 			sh.hits++
 			return found{now: now, answer: a}
-		case isWithin(resident, a.stale), e.failing && isWithin(resident, a.error):
+		case isWithin(resident, a.stale), e.failing && isWithin(resident, a.onError):
 			sh.stale++
 			f.answer = a
 			if e.fetch != nil || partial || isBackingOff(now, e.retry) {
 				return f
 			}
-		case isWithin(resident, a.error):
+		case isWithin(resident, a.onError):
 			f.backup = a
 		}
 	}
-	plain := f.answer != nil || e.notStored >= maxUnkept
+	plain := f.answer != nil || e.notStored >= maxNotStored
 	switch marked := f.answer == nil && f.backup == nil && isBackingOff(now, e.uncacheableUntil); {
 	case e.fetch != nil && !e.fetch.isAwaited():
 		return found{pass: true}
@@ -203,7 +202,7 @@ func (s *store) recordUnstored(f *fetch, o outcome, now time.Time) {
 	if a := e.answer; a != nil {
 		e.failing = o.failed
 		resident := a.residentTime(now)
-		if o.failed || isWithin(resident, a.stale) || !f.plain && isWithin(resident, a.error) {
+		if o.failed || isWithin(resident, a.stale) || !f.plain && isWithin(resident, a.onError) {
 			e.retry = now.Add(fetchBackoff)
 			return
 		}

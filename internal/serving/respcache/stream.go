@@ -47,18 +47,18 @@ type streaming struct {
 // writeAvailable writes the available part of the response. It reports whether there may be more.
 func (s *streaming) writeAvailable() bool {
 	s.mu.Lock()
-	status, held, landed, broken, result := s.status, s.held, s.finished, s.broken, s.result
+	status, held, finished, broken, result := s.status, s.held, s.finished, s.broken, s.result
 	buffered, chunk, flush, hints := s.body[s.off:], s.chunk, s.flushed, s.interim
 	s.chunk, s.flushed, s.interim = nil, false, nil
 	s.mu.Unlock()
 	s.sendInterim(hints)
 	switch {
-	case landed && (held || !s.begun && result != nil):
+	case finished && (held || !s.begun && result != nil):
 		s.finishFromStore(result, broken)
 		return false
-	case status == 0 && !landed, held:
+	case status == 0 && !finished, held:
 		return true
-	case landed && status == 0:
+	case finished && status == 0:
 		panic(broken)
 	}
 	if s.foreign = s.choosy && !s.begun && s.hasAlteredField(s.r, varyNames(s.sent)); s.foreign {
@@ -81,7 +81,7 @@ func (s *streaming) writeAvailable() bool {
 	if flush {
 		_ = http.NewResponseController(s.w).Flush()
 	}
-	if !landed {
+	if !finished {
 		return true
 	}
 	if broken != nil {

@@ -59,7 +59,7 @@ func (f *fetch) beginResponse(status int) {
 		case f.expired:
 			f.why = whyStream
 		case (status == http.StatusPartialContent) == (f.entry.part != ""):
-			f.answer, f.why = newAnswer(status, f.sent, f.serve, f.now())
+			f.answer, f.why = storableAnswer(status, f.sent, f.serve, f.now())
 		}
 		if f.answer != nil {
 			f.answer.unsure = !f.plain && (status >= 400 || !containsAll(f.answer.vary, f.asks))

@@ -44,7 +44,7 @@ func (f *Feed) FollowCommands(ctx context.Context, fn func(report.Command)) erro
 type commandFollower struct {
 	feed *Feed
 	fn   func(report.Command)
-	last string // version of the last command seen, or "" before the first look
+	last string // version of the last command seen, or "" before the first poll
 }
 
 func (h *commandFollower) sync(ctx context.Context) (changed bool, err error) {

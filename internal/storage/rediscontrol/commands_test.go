@@ -23,7 +23,7 @@ func followCommands(t *testing.T, c *Feed) <-chan report.Command {
 	redistest.Running(t, func(ctx context.Context) error {
 		return c.FollowCommands(ctx, func(cmd report.Command) { out <- cmd })
 	})
-	redistest.Eventually(t, "a first look", func() bool { return c.commands.read().Syncs > syncs })
+	redistest.Eventually(t, "a first poll", func() bool { return c.commands.read().Syncs > syncs })
 	return out
 }
 

@@ -40,7 +40,7 @@ type follower struct {
 }
 
 func (f *follower) run(ctx context.Context) error {
-	notices := make(chan struct{}, 1) // one pending look is as good as ten
+	notices := make(chan struct{}, 1) // one pending poll is as good as ten
 	listener := make(chan struct{})
 	go func() {
 		defer close(listener)
@@ -50,18 +50,18 @@ func (f *follower) run(ctx context.Context) error {
 
 	noticed := false
 	for ctx.Err() == nil {
-		f.look(ctx, noticed)
-		looked := time.Now()
+		f.poll(ctx, noticed)
+		polledAt := time.Now()
 		// The followers of one process poll together, which wakes it once; different processes poll at different times.
 		if noticed = wait.ForHint(ctx, pollEvery-time.Since(f.feed.polled)%pollEvery, notices); noticed {
-			wait.For(ctx, syncGap-time.Since(looked))
+			wait.For(ctx, syncGap-time.Since(polledAt))
 		}
 	}
 	return nil
 }
 
-// look syncs once, bounded in time, and logs when trouble begins and ends.
-func (f *follower) look(ctx context.Context, noticed bool) {
+// poll syncs once, bounded in time, and logs when trouble begins and ends.
+func (f *follower) poll(ctx context.Context, noticed bool) {
 	bounded, cancel := context.WithTimeout(ctx, 2*f.feed.timeout)
 	changed, err := f.sync(bounded)
 	cancel()
@@ -143,13 +143,13 @@ const (
 // FollowInto follows the hot set into a replica. It logs which aggregators fall silent or get no counts, whether any
 // publishes, and when each of these ends.
 func (f *Feed) FollowInto(ctx context.Context, m *hotset.Replica) error {
-	var looking sync.WaitGroup
-	looking.Go(func() {
+	var checking sync.WaitGroup
+	checking.Go(func() {
 		s := publisherLog{log: f.log, began: f.now()}
-		wait.Every(ctx, publisherCheckEvery, func() { s.look(m, f.now()) })
+		wait.Every(ctx, publisherCheckEvery, func() { s.checkPublishers(m, f.now()) })
 	})
 	err := f.Follow(ctx, m.Replace)
-	looking.Wait()
+	checking.Wait()
 	return err
 }
 
@@ -160,7 +160,8 @@ type publisherLog struct {
 	alone bool // true after logging that no aggregator publishes
 }
 
-func (s *publisherLog) look(m *hotset.Replica, now time.Time) {
+// checkPublishers logs the publishers whose state has changed, and whether any has ever published.
+func (s *publisherLog) checkPublishers(m *hotset.Replica, now time.Time) {
 	for _, sight := range m.CheckPublishers(now) {
 		s.record(sight)
 	}

@@ -100,7 +100,7 @@ func TestRedisRestartedWhileFollowed(t *testing.T) {
 	publish(t, p, hot(now(), 1))
 	redistest.Next(t, deliveries, "first set")
 	s.Kill()
-	redistest.Eventually(t, "failed looks", func() bool { return c.Stats().Hot.Errors > 1 })
+	redistest.Eventually(t, "failed polls", func() bool { return c.Stats().Hot.Errors > 1 })
 	s.Relaunch() // without persistence: everything is lost
 	back := time.Now()
 	redistest.Eventually(t, "published again", func() bool {
@@ -132,7 +132,7 @@ func TestRedisFrozenWhileFollowed(t *testing.T) {
 	publish(t, p, hot(now(), 1))
 	redistest.Next(t, deliveries, "first set")
 	s.Freeze()
-	redistest.Eventually(t, "failed looks", func() bool { return c.Stats().Hot.Errors > 1 })
+	redistest.Eventually(t, "failed polls", func() bool { return c.Stats().Hot.Errors > 1 })
 	s.Thaw()
 	start := time.Now()
 	redistest.Eventually(t, "published again", func() bool {
@@ -250,7 +250,7 @@ func TestSilentSubscription(t *testing.T) {
 	}
 	s.Freeze()
 	// longer than a question and its answer may take
-	redistest.Eventually(t, "failed looks", func() bool { return c.Stats().Hot.Errors > 4 })
+	redistest.Eventually(t, "failed polls", func() bool { return c.Stats().Hot.Errors > 4 })
 	s.Thaw()
 	redistest.Eventually(t, "subscribed anew", func() bool { return c.Stats().Hot.Reconnects > 0 })
 	publish(t, p, hot(now(), 1))
@@ -271,7 +271,7 @@ func TestStormOfNotices(t *testing.T) {
 	for redistest.Next(t, deliveries, "the last set").set.Version != p.Version() {
 	}
 	if most := uint64(time.Since(start)/syncGap) + 2; c.Stats().Hot.Syncs > most {
-		t.Errorf("%d looks; want at most %d", c.Stats().Hot.Syncs, most)
+		t.Errorf("%d polls; want at most %d", c.Stats().Hot.Syncs, most)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestServerAbsent(t *testing.T) {
 	var log redistest.Log
 	f := openWith(t, redisclient.Config{Addrs: []string{"127.0.0.1:1"}, Log: log.Logger()})
 	deliveries, stop := follow(t, f)
-	redistest.Eventually(t, "three failed looks", func() bool { return f.Stats().Hot.Errors >= 3 })
+	redistest.Eventually(t, "three failed polls", func() bool { return f.Stats().Hot.Errors >= 3 })
 	stop()
 	redistest.None(t, deliveries, 0, "delivery")
 	if s := f.Stats().Hot; s.AgeSeconds != -1 || s.Err == "" {

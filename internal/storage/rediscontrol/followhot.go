@@ -29,7 +29,7 @@ func (f *Feed) Follow(ctx context.Context, fn func(publisher string, set report.
 type hotFollower struct {
 	feed  *Feed
 	fn    func(string, report.HotSet)
-	index map[string]string // at the last complete look; nil before the first
+	index map[string]string // at the last complete poll; nil before the first
 	seen  map[string]seenSet
 	flags map[string]string // flag of each publisher in the last index
 }
@@ -58,9 +58,9 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 	}
 	h.forget(index)
 	if !complete {
-		return changed, nil // the next look reads again
+		return changed, nil // the next poll reads again
 	}
-	h.index = index // it was read before the sets, so the next look finds changes since then
+	h.index = index // it was read before the sets, so the next poll finds changes since then
 	return changed, nil
 }
 
@@ -95,22 +95,22 @@ func (h *hotFollower) isNew(publisher string, version uint64, now time.Time) boo
 
 // read brings fn up to date by changes or by whole sets. complete is false if a set was changed while it was read.
 func (h *hotFollower) read(ctx context.Context, publishers []string) (changed, complete bool, err error) {
-	var whole, follow []string
+	var readWhole, readChanges []string
 	for _, publisher := range publishers {
 		if h.seen[publisher].held == nil {
-			whole = append(whole, publisher)
+			readWhole = append(readWhole, publisher)
 		} else {
-			follow = append(follow, publisher)
+			readChanges = append(readChanges, publisher)
 		}
 	}
-	gaps, err := h.fetch(ctx, follow, func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
+	gaps, err := h.fetch(ctx, readChanges, func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
 		return h.feed.askChanges(ctx, p, publisher, *h.seen[publisher].held)
 	}, &changed)
 	if err != nil {
 		return changed, false, err
 	}
 	h.feed.hot.add(func(s *FollowStats) { s.Gaps += uint64(len(gaps)) })
-	gaps, err = h.fetch(ctx, append(whole, gaps...), func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
+	gaps, err = h.fetch(ctx, append(readWhole, gaps...), func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
 		h.feed.hot.add(func(s *FollowStats) { s.Whole++ })
 		return h.feed.askWhole(ctx, p, publisher)
 	}, &changed)
@@ -170,7 +170,7 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 			seen.until = held.set.Keys[i].Until
 		}
 	}
-	if err == nil && held.log {
+	if err == nil && held.hasLog {
 		seen.held = &held
 	}
 	h.seen[publisher] = seen

@@ -138,10 +138,10 @@ var errGap = errors.New("rediscontrol: the log of the hot set has a gap")
 
 // heldSet is a reader's set of one publisher. It is replaced, never changed.
 type heldSet struct {
-	set   report.HotSet // its Version is the last version applied
-	epoch uint64
-	log   bool // whether a log continues it
-	bytes int  // bytes read for it
+	set    report.HotSet // its Version is the last version applied
+	epoch  uint64
+	hasLog bool // a log of changes continues it
+	bytes  int  // bytes read for it
 }
 
 // askWhole asks for a set and then for its log, so that the log is not older.
@@ -194,16 +194,17 @@ func (h heldSet) advance(entries []string) (heldSet, error) {
 // deliverable returns the set with its lists sorted. The result shares its lists with h, which is safe because
 // hotset.Delta.Apply changes no list in place.
 func (h heldSet) deliverable() report.HotSet {
-	if h.log {
+	if h.hasLog {
 		hotset.Sort(h.set.Keys)
 		hotset.Sort(h.set.Loops)
 	}
 	return h.set
 }
 
-// parseHotSet reads the replies to askWhole, a set and its log. It returns redis.Nil without a set. With another error
-// it still returns the version, if it is readable; with errGap also the readable part.
-func parseHotSet(fields []any, log []string) (heldSet, error) {
+// parseHotSet reads the replies to askWhole: the fields of a set and the entries of its log. It returns redis.Nil
+// without a set. With another error it still returns the version, if it is readable; with errGap also the readable
+// part.
+func parseHotSet(fields []any, entries []string) (heldSet, error) {
 	var h heldSet
 	var text [6]string
 	if len(fields) != len(text) {
@@ -211,7 +212,7 @@ func parseHotSet(fields []any, log []string) (heldSet, error) {
 	}
 	for i, f := range fields {
 		s, ok := f.(string)
-		if !ok && i != 1 { // base is younger than the other fields
+		if !ok && i != 1 { // a program of an older version writes no base
 			return h, redis.Nil
 		}
 		text[i] = s
@@ -238,18 +239,18 @@ func parseHotSet(fields []any, log []string) (heldSet, error) {
 	if text[4] == encodingWhole || text[4] == encodingWhole+packed {
 		return h, nil
 	}
-	return h.sinceBase(text[1], log)
+	return h.sinceBase(text[1], entries)
 }
 
-// sinceBase advances a set as of base to the stored version.
-func (h heldSet) sinceBase(base string, log []string) (heldSet, error) {
+// sinceBase advances a set as of version base to the stored version, by the entries of its log.
+func (h heldSet) sinceBase(base string, entries []string) (heldSet, error) {
 	version := h.set.Version
 	n, err := strconv.ParseUint(base, 10, 64)
 	if err != nil {
 		return h, fmt.Errorf("rediscontrol: hot set base %q is not a number", base)
 	}
-	h.set.Version, h.log = n, true
-	h, err = h.advance(log)
+	h.set.Version, h.hasLog = n, true
+	h, err = h.advance(entries)
 	switch {
 	case err == nil && h.set.Version < version:
 		return h, errGap

@@ -77,8 +77,8 @@ func TestOverridesHoldFromACopyWithoutRedis(t *testing.T) {
 	}
 	third := open(t, s.Addr())
 	third.Overrides().LoadCopy(disk) // an old copy
-	look := looker(t, third)
-	if got := look(); len(got) != 0 {
+	poll := poller(t, third)
+	if got := poll(); len(got) != 0 {
 		t.Errorf("an old copy brings back %v", got)
 	}
 }

@@ -116,7 +116,7 @@ func TestPublisherStateIsLoggedOnce(t *testing.T) {
 			m.Replace("agg", report.HotSet{Version: version, At: now, NoInput: second >= 45, Last: second == 49,
 				Keys: []hottype.HotKey{{Key: "k", Until: now.Add(5 * time.Second)}}})
 		}
-		s.look(m, now)
+		s.checkPublishers(m, now)
 	}
 	var got []string
 	for line := range strings.Lines(buf.String()) {

@@ -151,9 +151,9 @@ func TestMerge_RestoresNoDeletedOverride(t *testing.T) {
 		store := c.Overrides()
 		victim := put(t, store, block("victim", "topic?id=1", "ann"))
 		put(t, store, block("deleted", "topic?id=2", "mallory"))
-		late := open(t, s.Addr()) // it looks again at the end
-		look := looker(t, late)
-		look()
+		late := open(t, s.Addr()) // it polls again at the end
+		poll := poller(t, late)
+		poll()
 		if err := store.Delete(t.Context(), "deleted", "mallory"); err != nil {
 			t.Fatal(err)
 		}
@@ -162,8 +162,8 @@ func TestMerge_RestoresNoDeletedOverride(t *testing.T) {
 		w.send()
 		stopped := open(t, s.Addr())
 		stopped.Overrides().LoadCopy(keptCopy{*late.known()})
-		for who, got := range map[string][]rules.Override{"one that was away": look(),
-			"one that was stopped": looker(t, stopped)(), "the store": list(t, open(t, s.Addr()).Overrides())} {
+		for who, got := range map[string][]rules.Override{"one that was away": poll(),
+			"one that was stopped": poller(t, stopped)(), "the store": list(t, open(t, s.Addr()).Overrides())} {
 			deleted := func(o rules.Override) bool { return o.ID == "deleted" }
 			if !slices.ContainsFunc(got, func(o rules.Override) bool { return cmp.Equal(o, victim) }) ||
 				slices.ContainsFunc(got, deleted) {
@@ -177,14 +177,14 @@ func TestMerge_RestoresNoDeletedOverride(t *testing.T) {
 }
 
 // TestMerge_KeepsWhatOnlyACopyHas states that an override that Redis lost returns, although many others were changed
-// and deleted before the process that knows it looked.
+// and deleted before the process that knows it polled.
 func TestMerge_KeepsWhatOnlyACopyHas(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	old := open(t, s.Addr())
 	a := put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
-	look := looker(t, old)
-	look()
+	poll := poller(t, old)
+	poll()
 	s.Flush()
 	c := open(t, s.Addr())
 	w := newWriter(t, c)
@@ -196,7 +196,7 @@ func TestMerge_KeepsWhatOnlyACopyHas(t *testing.T) {
 	}
 	w.delete("b", "ann")
 	w.send()
-	if got := look(); !cmp.Equal(got, []rules.Override{a}) {
+	if got := poll(); !cmp.Equal(got, []rules.Override{a}) {
 		t.Error(cmp.Diff(got, []rules.Override{a}))
 	}
 }
@@ -310,7 +310,7 @@ func (p older) change(id string, after *rules.Override) {
 }
 
 // TestAudit_ReadsOlderPrograms states that the changes of programs of an earlier version are in the audit at once, that
-// they are kept as others, and that such programs find all changes where they look.
+// they are kept as others, and that such programs find all changes where they read.
 func TestAudit_ReadsOlderPrograms(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
@@ -373,8 +373,8 @@ func TestMerge_KnowsDeletionsOfOlderPrograms(t *testing.T) {
 		a := put(t, store, block("a", "topic?id=1", "ann"))
 		deleted := put(t, store, block("deleted", "topic?id=2", "ann"))
 		late := open(t, s.Addr())
-		look := looker(t, late)
-		look()
+		poll := poller(t, late)
+		poll()
 		s.Flush() // a program that knows neither sets the second one again
 		text, _ := late.known().entries.Get("deleted")
 		s.Client().HSet(t.Context(), c.keys.Overrides(), "deleted", text)
@@ -393,7 +393,7 @@ func TestMerge_KnowsDeletionsOfOlderPrograms(t *testing.T) {
 		if name == "before too many" {
 			want = want[1:] // the state of Redis holds
 		}
-		got := look()
+		got := poll()
 		for i := range got {
 			got[i].Created = time.Time{}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// TestFollower_ReadsOnlyWhatChanged lets others change overrides at random between two looks of a follower, by programs
-// that write the log and by programs of an older version that do not. After each look it enforces what Redis has, and
+// TestFollower_ReadsOnlyWhatChanged lets others change overrides at random between two polls of a follower, by programs
+// that write the log and by programs of an older version that do not. After each poll it enforces what Redis has, and
 // it read everything only if the log has a gap.
 func TestFollower_ReadsOnlyWhatChanged(t *testing.T) {
 	t.Parallel()
@@ -24,10 +24,10 @@ func TestFollower_ReadsOnlyWhatChanged(t *testing.T) {
 		ctx := context.Background()
 		s.Flush()
 		limiter, admin := open(t, s.Addr()), open(t, s.Addr())
-		store, look, log := admin.Overrides(), looker(t, limiter), admin.keys.OverrideLog()
+		store, poll, log := admin.Overrides(), poller(t, limiter), admin.keys.OverrideLog()
 		put(t, store, block("first", "topic?id=0", "ann"))
-		look()
-		for range rapid.IntRange(1, 8).Draw(rt, "looks") {
+		poll()
+		for range rapid.IntRange(1, 8).Draw(rt, "polls") {
 			whole, gap := limiter.Stats().Overrides.Whole, false
 			for range rapid.SampledFrom([]int{0, 1, 2, fewChanges + 3}).Draw(rt, "changes") {
 				id := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "id")
@@ -43,7 +43,7 @@ func TestFollower_ReadsOnlyWhatChanged(t *testing.T) {
 					}
 				}
 			}
-			enforced := look()
+			enforced := poll()
 			stored, err := store.read(ctx)
 			if err != nil {
 				rt.Fatal(err)
@@ -77,14 +77,14 @@ func TestChangedSince_NeedsEveryVersion(t *testing.T) {
 	}
 }
 
-// TestFollower_LogReachesSoFar makes more changes than the log has between two looks.
+// TestFollower_LogReachesSoFar makes more changes than the log has between two polls.
 func TestFollower_LogReachesSoFar(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	limiter, admin := open(t, s.Addr()), open(t, s.Addr())
 	put(t, admin.Overrides(), block("first", "topic?id=0", "ann"))
-	look := looker(t, limiter)
-	look()
+	poll := poller(t, limiter)
+	poll()
 	for _, c := range []struct {
 		changes int
 		whole   uint64
@@ -93,7 +93,7 @@ func TestFollower_LogReachesSoFar(t *testing.T) {
 		for i := range c.changes {
 			put(t, admin.Overrides(), block(fmt.Sprint("o", i%3), fmt.Sprint("topic?id=", i), "ann"))
 		}
-		if got := look(); len(got) != 4 || limiter.Stats().Overrides.Whole-before != c.whole {
+		if got := poll(); len(got) != 4 || limiter.Stats().Overrides.Whole-before != c.whole {
 			t.Errorf("after %d changes: %d overrides, read whole %d times, want %d", c.changes, len(got),
 				limiter.Stats().Overrides.Whole-before, c.whole)
 		}
@@ -122,9 +122,9 @@ func BenchmarkOverrideChange(b *testing.B) {
 			b.Fatal(done, err)
 		}
 		put(b, admin.Overrides(), block("x", "topic?id=x", "ann"))
-		look := &overrideFollower{s: limiter.Overrides(), fn: func(rules.LiveOverrides) {}}
+		poll := &overrideFollower{s: limiter.Overrides(), fn: func(rules.LiveOverrides) {}}
 		sync := func() {
-			if _, err := look.sync(ctx); err != nil {
+			if _, err := poll.sync(ctx); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -132,7 +132,7 @@ func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 		case newer && s.feed.writeDenied(): // the state that a person has changed since holds
 			s.feed.overridesBehind.Store(false)
 			return stored, nil
-		default: // the next look tries again
+		default: // the next poll tries again
 			return known, nil
 		}
 	}

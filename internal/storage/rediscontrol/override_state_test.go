@@ -18,8 +18,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// agree waits until the store holds exactly want, as read by a process that knows nothing else. One look is enough, and
-// looks are pollEvery apart.
+// agree waits until the store holds exactly want, as read by a process that knows nothing else. One poll is enough, and
+// polls are pollEvery apart.
 func agree(t *testing.T, s server, want ...rules.Override) {
 	t.Helper()
 	store := s.open(t).Overrides()
@@ -96,8 +96,8 @@ func TestChangesAfterALossLoseNothing(t *testing.T) {
 	c := open(t, s.Addr())
 	store := c.Overrides()
 	a, b := put(t, store, block("a", "topic?id=1", "ann")), put(t, store, block("b", "topic?id=2", "ann"))
-	look := looker(t, c)
-	look()
+	poll := poller(t, c)
+	poll()
 	s.Flush()
 	if got := list(t, store); !cmp.Equal(got, []rules.Override{a, b}) {
 		t.Error(cmp.Diff(got, []rules.Override{a, b}))
@@ -107,7 +107,7 @@ func TestChangesAfterALossLoseNothing(t *testing.T) {
 	if got := list(t, store); !cmp.Equal(got, []rules.Override{a, b, d}) {
 		t.Error(cmp.Diff(got, []rules.Override{a, b, d}))
 	}
-	look()
+	poll()
 	s.Flush()
 	if err := store.Delete(ctx, "a", "ann"); err != nil {
 		t.Error(err)
@@ -120,9 +120,9 @@ func TestChangesAfterALossLoseNothing(t *testing.T) {
 	}
 }
 
-// looker returns a function that makes one look of a follower of c, and returns the overrides that are enforced after
+// poller returns a function that makes one poll of a follower of c, and returns the overrides that are enforced after
 // it.
-func looker(t testing.TB, c *Feed) func() []rules.Override {
+func poller(t testing.TB, c *Feed) func() []rules.Override {
 	t.Helper()
 	var enforced []rules.Override
 	h := &overrideFollower{s: c.Overrides(), fn: func(all rules.LiveOverrides) { enforced = rules.SortedOverrides(all) }}
@@ -155,8 +155,8 @@ func TestOlderBackupDoesNotWin(t *testing.T) {
 	if err := admin.Overrides().Delete(ctx, "a", "ann"); err != nil {
 		t.Fatal(err)
 	}
-	look := looker(t, limiter)
-	enforced := look()
+	poll := poller(t, limiter)
+	enforced := poll()
 	s.Kill()
 	s.Relaunch()
 	fresh := world.open(t) // an aggregator after a restart
@@ -164,7 +164,7 @@ func TestOlderBackupDoesNotWin(t *testing.T) {
 	if n, err := fresh.Overrides().Trim(ctx); n != 1 || err != nil {
 		t.Errorf("trimmed %d, %v", n, err)
 	}
-	if got := look(); !cmp.Equal(got, enforced) {
+	if got := poll(); !cmp.Equal(got, enforced) {
 		t.Error(cmp.Diff(got, enforced))
 	}
 	agree(t, world, b)
@@ -189,11 +189,11 @@ func TestLimitersThatMayNotWriteKeepTheirOverrides(t *testing.T) {
 	limiter := as("hotparam-limiter")
 	stranger := func() *OverrideStore { return as("hotparam-aggregator").Overrides() } // knows nothing of before
 	a := put(t, stranger(), block("a", "topic?id=1", "ann"))
-	look := looker(t, limiter)
-	look()
+	poll := poller(t, limiter)
+	poll()
 	s.Flush()
 	for range 3 {
-		look()
+		poll()
 	}
 	if got := list(t, limiter.Overrides()); !cmp.Equal(got, []rules.Override{a}) {
 		t.Errorf("the API does not list what is enforced: %s", cmp.Diff(got, []rules.Override{a}))
@@ -206,14 +206,14 @@ func TestLimitersThatMayNotWriteKeepTheirOverrides(t *testing.T) {
 		t.Errorf("told %d times:\n%s", n, &log)
 	}
 	b := put(t, stranger(), block("b", "topic?id=2", "ann"))
-	if got := look(); !cmp.Equal(got, []rules.Override{b}) {
+	if got := poll(); !cmp.Equal(got, []rules.Override{b}) {
 		t.Error(cmp.Diff(got, []rules.Override{b}))
 	}
 	if limiter.Stats().OverridesBehind {
 		t.Error("still behind")
 	}
 	s.Flush()
-	look()
+	poll()
 	more := []any{"ACL", "SETUSER", "hotparam-limiter"}
 	for f := range strings.FieldsSeq(between(t, redistest.Documentation(t), "give them `", "`")) {
 		more = append(more, f)
@@ -221,12 +221,12 @@ func TestLimitersThatMayNotWriteKeepTheirOverrides(t *testing.T) {
 	if err := s.Client().Do(context.Background(), more...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	look()
+	poll()
 	if got := list(t, stranger()); len(got) != 0 {
 		t.Errorf("tried again at once: %v", got)
 	}
 	limiter.now = func() time.Time { return time.Now().Add(2 * writeDeniedRetry) }
-	look()
+	poll()
 	if got := list(t, stranger()); !cmp.Equal(got, []rules.Override{b}) {
 		t.Error(cmp.Diff(got, []rules.Override{b}))
 	}
@@ -257,8 +257,8 @@ func between(t *testing.T, text, before, after string) string {
 	return text
 }
 
-// TestLossesUndoNoChange lets processes change, delete and look in any order while Redis loses its data or restarts
-// with an older state. Then all processes know the lost state, or at the first loss only one. When all have looked, all
+// TestLossesUndoNoChange lets processes change, delete and poll in any order while Redis loses its data or restarts
+// with an older state. Then all processes know the lost state, or at the first loss only one. When all have polled, all
 // enforce the state of the store, and each override has its last change. If only one process knew the lost state, no
 // override is lost, but one may have its state before the last change, or return.
 func TestLossesUndoNoChange(t *testing.T) {
@@ -269,11 +269,11 @@ func TestLossesUndoNoChange(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
 		s := server{addrs: []string{m.Addr()}, raw: m.Client(), namespace: fmt.Sprint("n", runs)}
-		clients, looks := make([]*Feed, processes), make([]func() []rules.Override, processes)
+		clients, polls := make([]*Feed, processes), make([]func() []rules.Override, processes)
 		for i := range processes {
 			clients[i] = s.open(t)
-			looks[i] = looker(t, clients[i])
-			looks[i]()
+			polls[i] = poller(t, clients[i])
+			polls[i]()
 		}
 		ctx, k := context.Background(), redisclient.NewKeys(s.namespace)
 		keys, all := overrideKeys(k), []string{}
@@ -292,7 +292,7 @@ func TestLossesUndoNoChange(t *testing.T) {
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			i, id := rapid.IntRange(0, processes-1).Draw(rt, "process"),
 				rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "id")
-			switch rapid.SampledFrom([]string{"put", "delete", "look", "look", "backup", "lose"}).Draw(rt, "step") {
+			switch rapid.SampledFrom([]string{"put", "delete", "poll", "poll", "backup", "lose"}).Draw(rt, "step") {
 			case "put":
 				put(t, clients[i].Overrides(), block(id, "topic?id=1", fmt.Sprint(i)))
 				last[id], _ = stored().entries.Get(id)
@@ -303,8 +303,8 @@ func TestLossesUndoNoChange(t *testing.T) {
 				case !errors.Is(err, rule.ErrNoOverride):
 					rt.Fatal(err)
 				}
-			case "look":
-				looks[i]()
+			case "poll":
+				polls[i]()
 			case "backup":
 				all := []string{}
 				for _, key := range keys {
@@ -312,10 +312,10 @@ func TestLossesUndoNoChange(t *testing.T) {
 				}
 				backups = append(backups, all)
 			case "lose":
-				one := !lost && rapid.Bool().Draw(rt, "one process has looked")
-				for n, look := range looks {
+				one := !lost && rapid.Bool().Draw(rt, "one process has polled")
+				for n, poll := range polls {
 					if n == i || !one {
-						look()
+						poll()
 					}
 				}
 				lost, alone = true, alone || one
@@ -337,7 +337,7 @@ func TestLossesUndoNoChange(t *testing.T) {
 		var enforced [processes][]rules.Override
 		for range 3 {
 			for i := range processes {
-				enforced[i] = looks[i]()
+				enforced[i] = polls[i]()
 			}
 		}
 		end := stored()
@@ -359,19 +359,19 @@ func TestLossesUndoNoChange(t *testing.T) {
 }
 
 // TestChangeByOneThatKnowsNothing: Redis loses all, and a process that has just begun changes an override before any
-// other has looked. (Found by test/fleet, seed 31330.)
+// other has polled. (Found by test/fleet, seed 31330.)
 func TestChangeByOneThatKnowsNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	old := open(t, s.Addr())
 	a := put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
 	b := put(t, old.Overrides(), block("b", "topic?id=2", "ann"))
-	look := looker(t, old)
-	look()
+	poll := poller(t, old)
+	poll()
 	s.Flush()
 	young := open(t, s.Addr()).Overrides()
 	c := put(t, young, block("c", "topic?id=3", "ann"))
-	if got, want := look(), []rules.Override{a, b, c}; !cmp.Equal(got, want) {
+	if got, want := poll(), []rules.Override{a, b, c}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(got, want))
 	}
 	if got, want := list(t, young), []rules.Override{a, b, c}; !cmp.Equal(got, want) {
@@ -383,7 +383,7 @@ func TestChangeByOneThatKnowsNothing(t *testing.T) {
 	for range 2 * fewChanges { // many changes that it has not seen
 		c = put(t, young, c)
 	}
-	if got, want := look(), []rules.Override{a, c}; !cmp.Equal(got, want) {
+	if got, want := poll(), []rules.Override{a, c}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(got, want))
 	}
 	s.Flush()
@@ -392,36 +392,36 @@ func TestChangeByOneThatKnowsNothing(t *testing.T) {
 	if err := young.Delete(t.Context(), "c", "ann"); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := look(), []rules.Override{a}; !cmp.Equal(got, want) {
+	if got, want := poll(), []rules.Override{a}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(got, want))
 	}
 }
 
-// changeAfterALoss is a Redis that lost the override a, which a process that still looks knows, before another one that
+// changeAfterALoss is a Redis that lost the override a, which a process that still polls knows, before another one that
 // did not know it has put b.
-func changeAfterALoss(t *testing.T) (s *redistest.Server, old *Feed, look func() []rules.Override,
+func changeAfterALoss(t *testing.T) (s *redistest.Server, old *Feed, poll func() []rules.Override,
 	a, b rules.Override) {
 	t.Helper()
 	s = redistest.Start(t)
 	old = open(t, s.Addr())
 	a = put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
-	look = looker(t, old)
-	look()
+	poll = poller(t, old)
+	poll()
 	s.Flush()
-	return s, old, look, a, put(t, open(t, s.Addr()).Overrides(), block("b", "topic?id=2", "ann"))
+	return s, old, poll, a, put(t, open(t, s.Addr()).Overrides(), block("b", "topic?id=2", "ann"))
 }
 
 // TestChangeAfterALossWaitsForTheAudit: a process that cannot read the audit for a moment forgets nothing.
 func TestChangeAfterALossWaitsForTheAudit(t *testing.T) {
 	t.Parallel()
-	s, old, look, a, b := changeAfterALoss(t)
+	s, old, poll, a, b := changeAfterALoss(t)
 	key := old.keys.OverrideRemoved()
 	s.Client().Set(t.Context(), key, "not a sorted set", 0)
 	if _, err := old.Overrides().List(t.Context()); err == nil {
 		t.Error("it lists what it cannot know")
 	}
 	s.Client().Del(t.Context(), key)
-	if got, want := look(), []rules.Override{a, b}; !cmp.Equal(got, want) {
+	if got, want := poll(), []rules.Override{a, b}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(got, want))
 	}
 }
@@ -429,7 +429,7 @@ func TestChangeAfterALossWaitsForTheAudit(t *testing.T) {
 // TestChangeAfterALossWaitsForTheWrite: a Redis that takes no writes for a moment loses nothing that is in force.
 func TestChangeAfterALossWaitsForTheWrite(t *testing.T) {
 	t.Parallel()
-	s, _, look, a, b := changeAfterALoss(t)
+	s, _, poll, a, b := changeAfterALoss(t)
 	follow := func(host, port string) { // a replica refuses the writes of scripts in every release
 		t.Helper()
 		if err := s.Client().ReplicaOf(t.Context(), host, port).Err(); err != nil {
@@ -438,12 +438,12 @@ func TestChangeAfterALossWaitsForTheWrite(t *testing.T) {
 	}
 	follow("127.0.0.1", "1")
 	for range 2 {
-		if got, want := look(), []rules.Override{a}; !cmp.Equal(got, want) {
+		if got, want := poll(), []rules.Override{a}; !cmp.Equal(got, want) {
 			t.Errorf("without writes: %s", cmp.Diff(got, want))
 		}
 	}
 	follow("no", "one")
-	if got, want := look(), []rules.Override{a, b}; !cmp.Equal(got, want) {
+	if got, want := poll(), []rules.Override{a, b}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(got, want))
 	}
 }
@@ -459,11 +459,11 @@ func TestAnOlderCopyRestoresNothing(t *testing.T) {
 	ending := block("ending", "topic?id=9", "ann")
 	ending.Until = now().Add(time.Hour)
 	put(t, old.Overrides(), ending)
-	looker(t, old)()
+	poller(t, old)()
 	if err := young.Overrides().Delete(ctx, "a", "ann"); err != nil {
 		t.Fatal(err)
 	}
-	looker(t, young)()
+	poller(t, young)()
 	stands, err := young.Overrides().read(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -475,7 +475,7 @@ func TestAnOlderCopyRestoresNothing(t *testing.T) {
 	}
 	newer := &overrideCopy{version: stands.version + 1, entries: young.known().entries}
 	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, newer); done || err != nil {
-		t.Errorf("over a state that was not looked at: %v, %v", done, err)
+		t.Errorf("over a state that was not read: %v, %v", done, err)
 	}
 	setClock(young, time.Now().Add(2*time.Hour))
 	m.Flush()

@@ -128,7 +128,7 @@ func TestOverridesSurviveARestart(t *testing.T) {
 	a := put(t, store, block("a", "topic?id=1", "ann"))
 	redistest.Next(t, follower, "the override")
 	s.Kill()
-	redistest.Eventually(t, "failed looks", func() bool { return c.Stats().Overrides.Errors > 0 })
+	redistest.Eventually(t, "failed polls", func() bool { return c.Stats().Overrides.Errors > 0 })
 	s.Relaunch()
 	redistest.Eventually(t, "listed again", func() bool {
 		got, err := store.List(context.Background())

@@ -27,7 +27,7 @@ type world struct {
 	procs    map[string][]*process // by id: two that share it
 	follower *hotFollower
 	mirror   *hotset.Replica
-	seen     map[string]report.HotSet // latest, at the last look
+	seen     map[string]report.HotSet // latest, at the last poll
 	last     map[string]uint64        // version of each publisher that the follower had
 	latest   map[string]report.HotSet // that Redis took, by id
 }
@@ -39,8 +39,8 @@ type process struct {
 }
 
 // TestFollowersSeeTheRightfulOwners draws publishers that share ids, take over, freeze, wake up with a set that they
-// judged before, and restart; a Redis that loses everything, or fails over to an older state; and a follower that looks
-// from time to time. When it looks, it has the union of the latest accepted sets, and no key of a rejected one.
+// judged before, and restart; a Redis that loses everything, or fails over to an older state; and a follower that polls
+// from time to time. When it polls, it has the union of the latest accepted sets, and no key of a rejected one.
 func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 	t.Parallel()
 	// A machine that stops for seconds makes an answer late and not wrong.
@@ -55,7 +55,7 @@ func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 			id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "id")
 			i := rapid.IntRange(0, 1).Draw(t, "process")
 			switch what := rapid.SampledFrom([]string{"publish", "publish", "publish", "publish", "again", "freeze",
-				"restart", "release", "flush", "pass", "look", "look"}).Draw(t, "what"); what {
+				"restart", "release", "flush", "pass", "poll", "poll"}).Draw(t, "what"); what {
 			case "publish":
 				w.publish(t, id, w.procs[id][i], w.judge(t, id, i))
 			case "again": // the answer was lost, or it wakes up
@@ -75,15 +75,15 @@ func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 				w.latest = maps.Clone(w.seen)
 			case "pass":
 				w.pass(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
-			case "look":
-				w.look(t)
+			case "poll":
+				w.poll(t)
 			}
 		}
 		w.pass(defaultLease)
 		for id, p := range w.procs { // if one of two is silent, the other continues
 			w.publish(t, id, p[0], w.judge(t, id, 0))
 		}
-		w.look(t)
+		w.poll(t)
 	})
 }
 
@@ -156,8 +156,8 @@ func (w *world) deliver(publisher string, set report.HotSet) {
 	w.mirror.Replace(publisher, set)
 }
 
-// look makes the follower look once, which is enough, because nothing changes meanwhile.
-func (w *world) look(t *rapid.T) {
+// poll makes the follower poll once, which is enough, because nothing changes meanwhile.
+func (w *world) poll(t *rapid.T) {
 	if _, err := w.follower.sync(context.Background()); err != nil {
 		t.Fatal(err)
 	}

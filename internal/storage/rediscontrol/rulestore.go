@@ -84,8 +84,8 @@ func (s *RuleStore) History(ctx context.Context) ([]rules.Revision, error) {
 	return out, nil
 }
 
-// Follow calls fn after every look at the store, at least at each poll, with the content or nil if the store is empty,
-// or with an error; all calls are from one goroutine. It returns nil when ctx ends.
+// Follow calls fn after every poll of the store, also after one that a notice caused, with the content or nil if the
+// store is empty, or with an error; all calls are from one goroutine. It returns nil when ctx ends.
 func (s *RuleStore) Follow(ctx context.Context, fn func(*rules.Stored, error)) error {
 	h := &rulesFollower{s: s, fn: fn}
 	return s.feed.follow(ctx, "the rules", s.feed.keys.RulesNotice(), &s.feed.rules, h.sync)

@@ -44,27 +44,27 @@ func version(s *rules.Stored) int64 {
 	return s.Version
 }
 
-// ruleLook is one call of a follower of rules.
-type ruleLook struct {
+// rulePoll is one call of a follower of rules.
+type rulePoll struct {
 	stored *rules.Stored
 	err    error
 }
 
 // followRules follows until the test ends.
-func followRules(t *testing.T, s *RuleStore) <-chan ruleLook {
+func followRules(t *testing.T, s *RuleStore) <-chan rulePoll {
 	t.Helper()
-	looks := make(chan ruleLook, 10_000)
+	polls := make(chan rulePoll, 10_000)
 	redistest.Running(t, func(ctx context.Context) error {
-		return s.Follow(ctx, func(stored *rules.Stored, err error) { looks <- ruleLook{stored, err} })
+		return s.Follow(ctx, func(stored *rules.Stored, err error) { polls <- rulePoll{stored, err} })
 	})
-	return looks
+	return polls
 }
 
-// until returns the first wanted look.
-func until(t *testing.T, looks <-chan ruleLook, what string, wanted func(ruleLook) bool) ruleLook {
+// until returns the first wanted poll.
+func until(t *testing.T, polls <-chan rulePoll, what string, wanted func(rulePoll) bool) rulePoll {
 	t.Helper()
 	for {
-		if l := redistest.Next(t, looks, what); wanted(l) {
+		if l := redistest.Next(t, polls, what); wanted(l) {
 			return l
 		}
 	}
@@ -76,11 +76,11 @@ func testRulesAreReadAndFollowed(t *testing.T, s server) {
 	if got, err := store.Read(ctx); got != nil || err != nil {
 		t.Errorf("at first: %v, %v", got, err)
 	}
-	looks := followRules(t, other)
-	until(t, looks, "look at nothing", func(l ruleLook) bool { return l.stored == nil && l.err == nil })
+	polls := followRules(t, other)
+	until(t, polls, "poll of an empty store", func(l rulePoll) bool { return l.stored == nil && l.err == nil })
 	for i := range int64(3) {
 		want := pushed(t, store, strings.Repeat("a", int(i)+1))
-		got := until(t, looks, "new rules", func(l ruleLook) bool { return l.stored != nil && l.stored.Version == i+1 })
+		got := until(t, polls, "new rules", func(l rulePoll) bool { return l.stored != nil && l.stored.Version == i+1 })
 		if !cmp.Equal(got.stored, want) {
 			t.Errorf("followed: %s", cmp.Diff(got.stored, want))
 		}
@@ -129,7 +129,7 @@ func testRulesOfOthers(t *testing.T, s server) {
 	ctx := context.Background()
 	f := s.open(t)
 	store := f.Rules()
-	looks := followRules(t, store)
+	polls := followRules(t, store)
 	set := func(version, value string) {
 		s.raw.Set(ctx, f.keys.Rules(), value, time.Minute)
 		s.raw.Set(ctx, f.keys.RulesVersion(), version, time.Minute)
@@ -144,7 +144,7 @@ func testRulesOfOthers(t *testing.T, s server) {
 		if _, err := store.Read(ctx); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		until(t, looks, name, func(l ruleLook) bool { return l.err != nil && strings.Contains(l.err.Error(), c.want) })
+		until(t, polls, name, func(l rulePoll) bool { return l.err != nil && strings.Contains(l.err.Error(), c.want) })
 	}
 	set("3", "")
 	s.raw.Del(ctx, f.keys.Rules())
@@ -154,7 +154,7 @@ func testRulesOfOthers(t *testing.T, s server) {
 	}
 	s.raw.Del(ctx, f.keys.Rules(), f.keys.RulesVersion())
 	want := pushed(t, store, "a")
-	until(t, looks, "mended rules", func(l ruleLook) bool { return l.stored != nil && cmp.Equal(l.stored, want) })
+	until(t, polls, "mended rules", func(l rulePoll) bool { return l.stored != nil && cmp.Equal(l.stored, want) })
 }
 
 func TestRuleHistoryIsBounded(t *testing.T) {
@@ -175,12 +175,12 @@ func TestRulesOfARestartedServer(t *testing.T) {
 	s := redistest.Start(t)
 	store := open(t, s.Addr()).Rules()
 	pushed(t, store, "a")
-	looks := followRules(t, store)
-	until(t, looks, "rules", func(l ruleLook) bool { return l.stored != nil })
+	polls := followRules(t, store)
+	until(t, polls, "rules", func(l rulePoll) bool { return l.stored != nil })
 	s.Kill()
-	until(t, looks, "failure", func(l ruleLook) bool { return l.err != nil })
+	until(t, polls, "failure", func(l rulePoll) bool { return l.err != nil })
 	s.Relaunch()
-	until(t, looks, "nothing", func(l ruleLook) bool { return l.err == nil && l.stored == nil })
+	until(t, polls, "nothing", func(l rulePoll) bool { return l.err == nil && l.stored == nil })
 	pushed(t, store, "b")
-	until(t, looks, "new rules", func(l ruleLook) bool { return l.stored != nil && l.stored.Text == "b" })
+	until(t, polls, "new rules", func(l rulePoll) bool { return l.stored != nil && l.stored.Text == "b" })
 }

@@ -62,9 +62,9 @@ func (w *Windows) ask(t interface{ Fatal(...any) }, now time.Time, c limit.Charg
 	return results[0]
 }
 
-// Within a window a process allows exactly the remaining amount that it knows: the limit without its own sum and without
-// the sums that the others had written when it last exchanged. So n processes allow at most n times the limit, and once
-// all have exchanged, all know the exact sum. This holds on one server and on a cluster.
+// Within a window a process allows exactly the remaining amount that it knows: the limit without its own sum and
+// without the sums that the others had written when it last exchanged. So n processes allow at most n times the limit,
+// and once all have exchanged, all know the exact sum. This holds on one server and on a cluster.
 func TestWindows_AllowExactlyWhatTheyKnowToRemain(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
@@ -102,8 +102,8 @@ func TestWindows_AllowExactlyWhatTheyKnowToRemain(t *testing.T) {
 					hasAsked[i] = true
 					allowed := all[i].ask(rt, time.Now(), c).Allowed
 					if want := own[i]+others[i] < most; allowed != want {
-						rt.Fatalf("process %d, which has allowed %d and knows of %d more: allowed %v, want %v of %d", i, own[i],
-							others[i], allowed, want, most)
+						rt.Fatalf("process %d, which has allowed %d and knows of %d more: allowed %v, want %v of %d",
+							i, own[i], others[i], allowed, want, most)
 					}
 					if allowed {
 						total++
