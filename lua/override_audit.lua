@@ -6,21 +6,22 @@
 -- which of its overrides were removed since, however many changes were made in between.
 --
 -- KEYS[4]  override:audit         list: the newest ARGV[3] changes (JSON), newest first. Programs of an earlier version
---          read only this list, and write their changes only to it; each call copies those changes.
+--          read only this list, and write their changes only to it; calls copy those changes, oldest first.
 -- KEYS[5]  override:changes       sorted set: change (JSON) -> its number. The number is the revision of the change, or
 --          one more than the number before it if that is higher, as among changes that were restored together.
 -- KEYS[6]  override:change_index  sorted set, all scores 0: "author:<length>:<author>:<number>" and "id:<id>:<number>"
 --          of each change
 -- KEYS[7]  override:authors       sorted set: author -> bytes of the author's changes
 -- KEYS[8]  override:removed       sorted set: id -> version at which the override was deleted, or before which it ended
--- KEYS[9]  override:audit_state   hash: bytes, of all changes; copied, the revision up to which the changes of the list
---          are in override:changes or were dropped; complete_after, the version after which override:removed is complete
+-- KEYS[9]  override:audit_state   hash: bytes, of all changes; copied, the revision up to which all changes of the list
+--          were copied to override:changes; complete_after, the version after which override:removed is complete
 -- ARGV[1]  maximum of bytes
 -- ARGV[2]  how long changes and removals are kept, us
 -- ARGV[3]  length of the list
 -- ARGV[4]  maximum number of removals
 -- ARGV[5]  life of all keys, ms
 -- ARGV[6]  channel of the notice
+-- ARGV[7]  maximum number of changes that a call copies from the list, so that no call keeps Redis busy for long
 --
 -- Authors are as JSON has them between its quotes.
 --
@@ -33,6 +34,7 @@ local removed_key, state_key = KEYS[8], KEYS[9]
 local bytes_max, keep_us = tonumber(ARGV[1]), tonumber(ARGV[2])
 local recent_max, removed_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 local life_ms, channel = ARGV[5], ARGV[6]
+local copies_max = tonumber(ARGV[7])
 
 local change_bytes = 400 -- that Redis needs for a change besides its text, and twice the author
 local drops_left, dropped = 64, 0
@@ -45,6 +47,11 @@ local function fields_of(text)
   local revision, author, action, id =
     string.match(text, '^{"revision":(%d+),"at":"[^"]*","author":"(.-)","action":"([^"]*)","id":"([^"]*)"')
   return tonumber(revision or string.match(text, '^{"revision":(%d+)') or '0'), author or '', action, id or ''
+end
+
+-- revision_of is the first result of fields_of alone, which takes less time.
+local function revision_of(text)
+  return tonumber(string.match(text, '^{"revision":(%d+)') or '0')
 end
 
 local function size_of(text, author)
@@ -115,7 +122,7 @@ end
 local function add_change(text)
   keep_change(text)
   redis.call('LPUSH', recent_key, text)
-  redis.call('HSET', state_key, 'copied', int((fields_of(text))))
+  redis.call('HSET', state_key, 'copied', int(revision_of(text)))
 end
 
 -- add_removals records that overrides ended before a version.
@@ -127,33 +134,48 @@ local function add_removals(ids, version)
   redis.call('ZADD', removed_key, unpack(args))
 end
 
--- copy_recent copies the changes that a program of an earlier version wrote to the list alone. These are at most
--- recent_max, once after an upgrade, and then the changes of other programs since the last call.
+-- is_copied reports whether a change of the list and all older ones were copied, if copied is the revision up to which
+-- all were. Changes that were restored together share a revision, so a call may have copied some of them.
+local function is_copied(text, copied)
+  local revision = revision_of(text)
+  return revision <= copied or revision == copied + 1 and redis.call('ZSCORE', changes_key, text)
+end
+
+-- copy_recent copies the oldest changes that a program of an earlier version wrote to the list alone, and reports
+-- whether it has copied all. These are at most recent_max after an upgrade, and then the changes of other programs
+-- since the last call.
 local function copy_recent()
   local copied = tonumber(redis.call('HGET', state_key, 'copied') or '0')
   local head = redis.call('LINDEX', recent_key, '0')
-  if not head or fields_of(head) <= copied then
-    return
+  if not head or revision_of(head) <= copied then
+    return true
   end
   local list = redis.call('LRANGE', recent_key, '0', int(recent_max - 1))
   local first = #list
   for i, text in ipairs(list) do
-    if fields_of(text) <= copied then
+    if is_copied(text, copied) then
       first = i - 1
       break
     end
   end
   if first == recent_max then -- the list may have lost deletions
-    redis.call('HSET', state_key, 'complete_after', int((fields_of(list[first]))))
+    redis.call('HSET', state_key, 'complete_after', int(revision_of(list[first])))
   end
-  for i = first, 1, -1 do
+  local left = math.max(first - copies_max, 0)
+  for i = first, left + 1, -1 do
     drops_left = drops_left + 2
     keep_change(list[i])
   end
-  redis.call('HSET', state_key, 'copied', int((fields_of(head))))
+  copied = revision_of(head)
+  if left > 0 then -- readers find the other changes of this revision in the list
+    copied = revision_of(list[left]) - 1
+  end
+  redis.call('HSET', state_key, 'copied', int(copied))
+  return left == 0
 end
 
--- begin_audit comes before all that a call changes.
+-- begin_audit comes before all that a call changes. If it returns false, the call changes nothing else but ends with
+-- end_audit, and the caller calls again: a newer change may not come before the changes that are not copied yet.
 local function begin_audit()
   local newest = redis.call('ZREVRANGE', changes_key, '0', '0', 'WITHSCORES')
   last_number = version_of(newest[2], now, 1000000)
@@ -161,7 +183,7 @@ local function begin_audit()
     redis.call('DEL', index_key, authors_key)
     bytes = 0
   end
-  copy_recent()
+  return copy_recent()
 end
 
 -- drop_old drops changes and removals that are too old, or of which there are too many.

@@ -19,6 +19,11 @@ import (
 const (
 	// maxRecent is the length of the list of changes that programs of an earlier version read and write.
 	maxRecent = 1000
+	// maxCopied is the number of these changes that one call of a script copies into the audit, so that no call keeps
+	// Redis busy for long. After an upgrade the first write makes up to maxRecent/maxCopied calls.
+	maxCopied = 128
+	// maxCopyCalls bounds the calls of a write while programs of an earlier version make more changes.
+	maxCopyCalls = 4 * maxRecent / maxCopied
 	// maxRemovals bounds the removals that are kept. A process with an older state than the oldest of them takes the
 	// state of Redis.
 	maxRemovals = 10_000
@@ -36,10 +41,35 @@ func (s *OverrideStore) scriptKeys() []string {
 		k.OverrideChangeIndex(), k.OverrideAuthors(), k.OverrideRemoved(), k.OverrideAuditState(), k.OverrideLog()}
 }
 
-// auditArgs returns ARGV[1] to ARGV[6] of these scripts; see lua/override_audit.lua.
+// auditArgs returns ARGV[1] to ARGV[7] of these scripts; see lua/override_audit.lua.
 func (s *OverrideStore) auditArgs() []any {
 	return []any{s.feed.maxAudit, rules.KeepAudit.Microseconds(), maxRecent, maxRemovals, overrideLife.Milliseconds(),
-		s.feed.keys.OverrideNotice()}
+		s.feed.keys.OverrideNotice(), maxCopied}
+}
+
+// notCopied is the code of a script that wrote nothing but copies of changes that programs of an earlier version made,
+// and has left some for the next call.
+const notCopied = -3
+
+// runAuditScript runs a script that writes overrides until all changes of programs of an earlier version are in the
+// audit and the script has done its own work. Its reply has n numbers, of which the first is the code and the last two
+// are those that countAudit takes. It takes one round trip, more only after an upgrade.
+func (s *OverrideStore) runAuditScript(ctx context.Context, script *redis.Script, n int, args []any) ([]int64, error) {
+	for range maxCopyCalls {
+		reply, err := script.Run(ctx, s.feed.rdb, s.scriptKeys(), args...).Int64Slice()
+		switch {
+		case err != nil:
+			return nil, err
+		case len(reply) != n:
+			return nil, fmt.Errorf("the script returned %v instead of %d numbers", reply, n)
+		}
+		s.feed.countAudit(reply[n-2], reply[n-1])
+		if reply[0] != notCopied {
+			return reply, nil
+		}
+	}
+	return nil, fmt.Errorf("programs of an earlier version made changes faster than %d calls copied them; try again",
+		maxCopyCalls)
 }
 
 // countAudit counts what a script did to the audit.

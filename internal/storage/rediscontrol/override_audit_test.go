@@ -362,6 +362,118 @@ func TestAudit_ReadsOlderPrograms(t *testing.T) {
 	}
 }
 
+// restore makes changes of n overrides at one version, as a program that writes back what Redis lost.
+func (p older) restore(n int) {
+	p.Helper()
+	ctx, k, pipe := p.Context(), p.c.keys, p.c.rdb.TxPipeline()
+	version := max(number(p.c.rdb.Get(ctx, k.OverrideVersion()).Val())+1, now().UnixMicro())
+	for i := range n {
+		o := block(fmt.Sprint("r", i), "topic?id=1", "old")
+		entry, _ := encode(o)
+		change, err := encode(rules.Change{Revision: version, At: now(), Author: restoredBy, Action: rules.ChangePut,
+			ID: o.ID, After: &o})
+		if err != nil {
+			p.Fatal(err)
+		}
+		pipe.HSet(ctx, k.Overrides(), o.ID, entry)
+		pipe.LPush(ctx, k.OverrideAudit(), change)
+	}
+	pipe.LTrim(ctx, k.OverrideAudit(), 0, maxRecent-1)
+	pipe.Set(ctx, k.OverrideVersion(), version, time.Hour)
+	if _, err := pipe.Exec(ctx); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// TestAudit_CopiesInParts states that a call copies at most maxCopied changes of programs of an earlier version and
+// changes nothing else until all are copied, and that readers find each change once after every call, also if changes
+// share a revision and if such a program makes more changes in the meantime.
+func TestAudit_CopiesInParts(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := open(t, s.Addr())
+	old, store, ctx, k, rdb := older{t, c}, c.Overrides(), t.Context(), c.keys, s.Client()
+	put(t, store, block("first", "topic?id=1", "ann"))
+	start := number(rdb.Get(ctx, k.OverrideVersion()).Val())
+	o := block("o", "topic?id=1", "old")
+	old.change("o", &o)
+	old.change("o", nil)
+	old.restore(3*maxCopied + 1)
+	for range maxCopied {
+		old.change("o", &o)
+	}
+	left, added := 2+3*maxCopied+1+maxCopied, 0
+	next := block("next", "topic?id=1", "ann")
+	entry, _ := encode(next)
+	change, _ := encode(rules.Change{At: now(), Author: "ann", Action: rules.ChangePut, ID: "next", After: &next})
+	for left >= 0 {
+		list := store.decodeChanges(rdb.LRange(ctx, k.OverrideAudit(), 0, -1).Val())
+		if got, err := store.Audit(ctx, 2*maxRecent); err != nil || !cmp.Equal(got, list) {
+			t.Fatalf("%d changes to copy: the audit has %d changes, want %d; %v", left, len(got), len(list), err)
+		}
+		if ids, known, err := store.removedSince(ctx, start-1); !slices.Contains(ids, "o") || !known || err != nil {
+			t.Fatalf("%d changes to copy: removed are %v, %v, %v", left, ids, known, err)
+		}
+		version := rdb.Get(ctx, k.OverrideVersion()).Val()
+		reply, err := writeOverride.Run(ctx, rdb, store.scriptKeys(), append(store.auditArgs(), "next", "", entry, 0,
+			change, MaxOverrides, 0, maxLog)...).Int64Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied, code := maxCopied, int64(notCopied)
+		if left <= maxCopied {
+			copied, code = left+1, 1 // with the own change
+		}
+		added += copied
+		if n := rdb.ZCard(ctx, k.OverrideChanges()).Val(); n != int64(1+added) || reply[0] != code {
+			t.Fatalf("%d changes to copy: code %d, %d are in the audit, want %d, %d", left, reply[0], n, code, 1+added)
+		}
+		if now := rdb.Get(ctx, k.OverrideVersion()).Val(); code != 1 && now != version {
+			t.Fatalf("a call that copied made version %s of %s", now, version)
+		}
+		if left -= copied; left > 0 {
+			old.change("late", &o)
+			left++
+		}
+	}
+	if found, err := store.FindChanges(ctx, rules.AuditQuery{Limit: 1}); err != nil || found[0].ID != "next" {
+		t.Errorf("the newest change is %v, %v", found, err)
+	}
+}
+
+// TestAudit_CopiesAllForOneWrite states that one write, by either script, copies all changes of programs of an earlier
+// version before its own.
+func TestAudit_CopiesAllForOneWrite(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(store *OverrideStore){
+		"put": func(store *OverrideStore) { put(t, store, block("new", "topic?id=2", "ann")) },
+		"restore": func(store *OverrideStore) {
+			entry, _ := encode(block("new", "topic?id=2", "ann"))
+			known := &overrideCopy{version: now().Add(time.Minute).UnixMicro(),
+				entries: entriesOf(map[string]string{"new": entry})}
+			stored, err := store.read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored = &overrideCopy{version: stored.version} // so the audit gets one change
+			if done, err := store.runRestore(t.Context(), stored, known); !done || err != nil {
+				t.Fatal(done, err)
+			}
+		},
+	} {
+		c := open(t, redistest.Start(t).Addr())
+		older{t, c}.restore(maxRecent)
+		write(c.Overrides())
+		all, err := c.Overrides().Audit(t.Context(), 2*maxRecent)
+		if err != nil || len(all) != maxRecent+1 || all[0].ID != "new" || all[maxRecent].ID != "r0" {
+			t.Errorf("%s: %d changes, %v", name, len(all), err)
+		}
+		if n := c.rdb.ZCard(t.Context(), c.keys.OverrideChanges()).Val(); n != maxRecent+1 {
+			t.Errorf("%s: %d changes were copied", name, n)
+		}
+	}
+}
+
 // TestMerge_KnowsDeletionsOfOlderPrograms states that a deletion by a program of an earlier version holds, copied or
 // not, while an override that Redis lost returns.
 func TestMerge_KnowsDeletionsOfOlderPrograms(t *testing.T) {

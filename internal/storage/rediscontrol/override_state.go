@@ -230,14 +230,10 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 	if err != nil {
 		return false, err
 	}
-	reply, err := restoreOverrides.Run(ctx, f.rdb, s.scriptKeys(), append(args, audit...)...).Int64Slice()
-	switch {
-	case err != nil:
+	reply, err := s.runAuditScript(ctx, restoreOverrides, 3, append(args, audit...))
+	if err != nil {
 		return false, err
-	case len(reply) != 3:
-		return false, fmt.Errorf("the script returned %v instead of three numbers", reply)
 	}
-	f.countAudit(reply[1], reply[2])
 	return reply[0] == 1, nil
 }
 

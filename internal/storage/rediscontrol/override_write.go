@@ -2,7 +2,6 @@ package rediscontrol
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/rules"
@@ -28,19 +27,14 @@ func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, ex
 // written is the reply of the script: its code, the number of overrides that had ended, and the version that it made.
 type written struct{ code, trimmed, version int64 }
 
-// write runs the script. It takes one round trip.
+// write runs the script. It takes one round trip, more only after an upgrade.
 func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time,
 	audit string) (written, error) {
-	reply, err := writeOverride.Run(ctx, s.feed.rdb, s.scriptKeys(),
-		append(s.auditArgs(), id, expected, entry, endOf(until), audit, MaxOverrides, s.feed.known().version,
-			maxLog)...,
-	).Int64Slice()
-	switch {
-	case err != nil:
+	args := append(s.auditArgs(), id, expected, entry, endOf(until), audit, MaxOverrides, s.feed.known().version,
+		maxLog)
+	reply, err := s.runAuditScript(ctx, writeOverride, 5, args)
+	if err != nil {
 		return written{}, err
-	case len(reply) != 5:
-		return written{}, fmt.Errorf("the script returned %v instead of five numbers", reply)
 	}
-	s.feed.countAudit(reply[3], reply[4])
 	return written{reply[0], reply[1], reply[2]}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -201,7 +202,8 @@ func testLostOverrideNoticesHeal(t *testing.T, s server) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	args := append(auditArgs()[:5], "nowhere", "a", "", o, 0, "{}", 10, 0, 10)
+	args := append(auditArgs(), "a", "", o, 0, "{}", 10, 0, 10)
+	args[slices.Index(args, any(overrideChannel))] = "nowhere"
 	err = writeOverride.Run(context.Background(), c.rdb, overrideKeys(c.keys), args...).Err()
 	if err != nil {
 		t.Fatal(err)

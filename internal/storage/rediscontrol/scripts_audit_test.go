@@ -12,13 +12,14 @@ import (
 // The bounds of the audit in the tests of the scripts are so low that each of them is met.
 const (
 	auditBytes, auditAge         = 5000, 180_000_000
-	recentLength, removalsLength = 4, 3
+	recentLength, removalsLength = 6, 3
+	copiesPerCall                = 2
 	overrideLifeMS               = 250_000
 	overrideChannel              = "model:overrides"
 )
 
 func auditArgs() []any {
-	return []any{auditBytes, auditAge, recentLength, removalsLength, overrideLifeMS, overrideChannel}
+	return []any{auditBytes, auditAge, recentLength, removalsLength, overrideLifeMS, overrideChannel, copiesPerCall}
 }
 
 // auditModel is a model of the keys of lua/override_audit.lua. It knows the changes alone, and derives the rest.
@@ -71,25 +72,34 @@ func (a *auditModel) setState(field string, n int64) {
 	a.p.model.hash(a.p.keys[8])[field] = fmt.Sprint(n)
 }
 
-func (a *auditModel) copyRecent() {
+// copyRecent copies the oldest changes of the list, and reports whether it copied all. A revision is copied if all its
+// changes are.
+func (a *auditModel) copyRecent() bool {
 	list, _ := a.p.model.values[a.p.keys[3]].([]string)
 	copied := a.state("copied")
 	for i, text := range list {
-		if readChange(text).revision <= copied {
+		isKept := func(c loggedChange) bool { return c.text == text }
+		if readChange(text).revision <= copied || slices.ContainsFunc(a.changes, isKept) {
 			list = list[:i]
 			break
 		}
 	}
 	if len(list) == 0 {
-		return
+		return true
 	}
 	if len(list) == recentLength {
 		a.setState("complete_after", readChange(list[recentLength-1]).revision)
 	}
-	for _, text := range slices.Backward(list) {
+	left, rest := list[:max(len(list)-copiesPerCall, 0)], list[max(len(list)-copiesPerCall, 0):]
+	for _, text := range slices.Backward(rest) {
 		a.keep(text)
 	}
+	if len(left) > 0 {
+		a.setState("copied", readChange(left[len(left)-1]).revision-1)
+		return false
+	}
 	a.setState("copied", readChange(list[0]).revision)
+	return true
 }
 
 // keep adds a change, and drops the oldest changes of the author with most bytes, the last by name of several.
@@ -123,6 +133,11 @@ func (a *auditModel) add(text string) {
 
 // end drops what is too old or too much, and writes the keys.
 func (a *auditModel) end() {
+	a.dropOld()
+	a.write()
+}
+
+func (a *auditModel) dropOld() {
 	m, keys, oldest := &a.p.model, a.p.keys, a.p.now-auditAge
 	a.changes = slices.DeleteFunc(a.changes, func(c loggedChange) bool { return c.number <= oldest })
 	removed, old := m.sorted(keys[7]), 0
@@ -138,6 +153,10 @@ func (a *auditModel) end() {
 			delete(removed, id)
 		}
 	}
+}
+
+func (a *auditModel) write() {
+	m, keys := &a.p.model, a.p.keys
 	changes, index := map[string]int64{}, map[string]int64{}
 	a.bytes = 0
 	for _, c := range a.changes {

@@ -107,8 +107,10 @@ func (p *pair) overrides() {
 	audit := p.change(id, action)
 	code, ended, made := int64(-2), int64(0), int64(0)
 	log := p.audit()
-	if stored >= least {
-		log.copyRecent()
+	if stored >= least && !log.copyRecent() {
+		code = notCopied
+		log.write()
+	} else if stored >= least {
 		for _, gone := range byScore(until) {
 			if until[gone] <= p.ms() {
 				delete(until, gone)
@@ -157,9 +159,13 @@ func (p *pair) change(id, action string) string {
 func (p *pair) changeByOlderProgram() {
 	p.t.Helper()
 	m := &p.model
-	for range 1 + p.r.IntN(5) {
-		version := max(m.number(p.keys[2])+1, p.now)
-		text := fmt.Sprintf(`{"revision":%d,%s`, version, p.change("d", []string{"put", "delete"}[p.r.IntN(2)])[1:])
+	version, areRestored := m.number(p.keys[2]), p.r.IntN(3) == 0 // together, at one version
+	for i := range 1 + p.r.IntN(8) {
+		if i == 0 || !areRestored {
+			version = max(version+1, p.now)
+		}
+		action := []string{"put", "delete"}[p.r.IntN(2)]
+		text := fmt.Sprintf(`{"revision":%d,%s`, version, p.change(fmt.Sprint("d", i), action)[1:])
 		m.set(p.keys[2], fmt.Sprint(version), overrideLifeMS)
 		m.push(p.keys[3], text, recentLength)
 		m.lives[p.keys[3]] = overrideLifeMS
@@ -191,9 +197,11 @@ func (p *pair) restore() {
 		args = append(args, audit[i])
 	}
 	code, log := int64(0), p.audit()
-	if stored == found && stored < version {
+	if stored == found && stored < version && !log.copyRecent() {
+		code = notCopied
+		log.write()
+	} else if stored == found && stored < version {
 		code = 1
-		log.copyRecent()
 		entries, until := map[string]string{}, map[string]int64{}
 		for i, end := range ends {
 			if end == 0 || end > p.ms() {
