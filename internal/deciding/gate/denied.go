@@ -17,7 +17,7 @@ const (
 )
 
 // denialCache remembers the last denial by each limit of a key, by the slots of a key, and by limits of callers
-// (TakeLimit). Until its time is over the store would deny again, so it need not be called: a viral key costs the store
+// (TakeLimit). Until its time is over the store would deny again, so it need not be called: a hot key costs the store
 // one denial for each token, not one for each request. Limits of clients are left out, because there are as many as
 // clients.
 //

@@ -123,40 +123,40 @@ func (v *visitors) add(s *replay.Seen, asset bool) {
 
 // updatePeaks counts the request in its second and in its minute, and raises the peaks. A minute is up to 70 seconds
 // here, so that the peak is never below the true peak.
-func (c *visitor) updatePeaks(second int64) {
-	if second != c.second {
-		c.second, c.inSecond = second, 0
+func (v *visitor) updatePeaks(second int64) {
+	if second != v.second {
+		v.second, v.inSecond = second, 0
 	}
-	c.inSecond++
-	c.peak1s = max(c.peak1s, c.inSecond)
+	v.inSecond++
+	v.peak1s = max(v.peak1s, v.inSecond)
 	now := second / 10
-	for steps := min(now-c.slot, int64(len(c.slots))); steps > 0; steps-- {
-		c.slots[(now-steps+1)%int64(len(c.slots))] = 0
+	for steps := min(now-v.slot, int64(len(v.slots))); steps > 0; steps-- {
+		v.slots[(now-steps+1)%int64(len(v.slots))] = 0
 	}
-	c.slot = now
-	if here := &c.slots[now%int64(len(c.slots))]; *here < 1<<16-1 {
+	v.slot = now
+	if here := &v.slots[now%int64(len(v.slots))]; *here < 1<<16-1 {
 		*here++
 	}
-	c.inMinute = 0
-	for _, n := range c.slots {
-		c.inMinute += uint32(n)
+	v.inMinute = 0
+	for _, n := range v.slots {
+		v.inMinute += uint32(n)
 	}
-	c.peak60s = max(c.peak60s, c.inMinute)
+	v.peak60s = max(v.peak60s, v.inMinute)
 }
 
-func (c *visitor) addAgent(name string) {
+func (v *visitor) addAgent(name string) {
 	if name == "" {
 		return
 	}
 	h := uint32(hash(name)) | 1
-	for i := range c.agents {
-		if c.agents[i] == h {
+	for i := range v.agents {
+		if v.agents[i] == h {
 			return
 		}
-		if c.agents[i] == 0 {
-			c.agents[i] = h
-			c.bot = c.bot || containsAny(name, botWords)
-			c.monitor = c.monitor || containsAny(name, monitorWords)
+		if v.agents[i] == 0 {
+			v.agents[i] = h
+			v.bot = v.bot || containsAny(name, botWords)
+			v.monitor = v.monitor || containsAny(name, monitorWords)
 			return
 		}
 	}

@@ -97,35 +97,29 @@ func (p *Proposal) replayEnforced(ctx context.Context, l *learner, cfg replay.Co
 	if err != nil {
 		return nil, h, err
 	}
-	type denied struct {
-		any  bool
-		byIP int64 // requests
-	}
-	clients := map[hottype.Client]denied{}
+	// deniedByIP holds each client that was denied a request, and the number of its requests that windows denied.
+	deniedByIP := map[hottype.Client]int64{}
 	cfg.Rules = set
 	cfg.Verdict = func(s *replay.Seen, v *hottype.Verdict) {
 		if v.Allowed {
 			return
 		}
-		d := clients[s.Request.Client]
-		d.any = true
-		d.byIP += oneIf(v.Reason.Info().OfClient)
-		clients[s.Request.Client] = d
+		deniedByIP[s.Request.Client] += oneIf(v.Reason.Info().OfClient)
 	}
 	rep, err := replay.Run(ctx, cfg, sources...)
 	if err != nil && (p.cut == nil || ctx.Err() != nil) {
 		return nil, h, fmt.Errorf("learn: %w", err)
 	}
-	for c, d := range clients {
+	for c, n := range deniedByIP {
 		switch k := p.visitors.kindOf(p.visitors.all[c]); {
 		case isOrdinary(k):
 			h.ordinary++
-			h.byIP += oneIf(d.byIP > 0)
-			h.usual += d.byIP
+			h.byIP += oneIf(n > 0)
+			h.usual += n
 		case k == loop || k == scanner:
 			h.stopped++
 		default:
-			h.usual += d.byIP
+			h.usual += n
 		}
 	}
 	return rep, h, nil

@@ -220,9 +220,9 @@ func (c *clock) add(at time.Time) {
 // timeSpan returns the time from the first to the last request.
 func (c *clock) timeSpan() time.Duration { return c.last.Sub(c.first) }
 
-// few is the maximum number of the 60 minutes or seconds that have requests in a log whose times are squeezed or
-// rounded. In other logs all minutes and seconds have requests.
-const few = 6
+// maxUsedUnits is the number of minutes of an hour, or of seconds of a minute, up to which the times of a log are
+// squeezed or rounded if no other minute or second has a request. In other logs all of them have requests.
+const maxUsedUnits = 6
 
 // leastForClock is the minimum number of requests of a log for this test.
 const leastForClock = 500
@@ -237,9 +237,9 @@ func (c *clock) faultReason() string {
 	}
 	switch {
 	case c.requests < leastForClock:
-	case c.timeSpan() > 6*time.Hour && used(c.minutes) <= few:
+	case c.timeSpan() > 6*time.Hour && used(c.minutes) <= maxUsedUnits:
 		return "the time of this log is squeezed, into the same few minutes of every hour, so it shows no rates"
-	case c.timeSpan() > 10*time.Minute && used(c.seconds) <= few:
+	case c.timeSpan() > 10*time.Minute && used(c.seconds) <= maxUsedUnits:
 		return "the time of this log is rounded, to the same few seconds of every minute, so it shows no rates"
 	}
 	return ""

@@ -27,7 +27,7 @@ func TestWait_HoldsRequestBack(t *testing.T) {
 		defer cancel()
 		if began = time.Now(); httplimit.Wait(ctx, &hottype.Verdict{Wait: time.Minute}) ||
 			time.Since(began) != time.Second {
-			t.Errorf("the client left after a second, Hold after %v", time.Since(began))
+			t.Errorf("the client left after a second, Wait returned after %v", time.Since(began))
 		}
 	})
 }

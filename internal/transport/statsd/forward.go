@@ -182,7 +182,7 @@ func newRendezvous(servers []string) (rendezvous, error) {
 		r[i] = canon.FNV1a(s)
 	}
 	if !slices.IsSorted(servers) {
-		panic("statsd: ring of unsorted servers")
+		panic("statsd: rendezvous of unsorted servers")
 	}
 	return r, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-func mustRing(t interface{ Fatal(args ...any) }, servers ...string) (rendezvous, []string) {
+func mustRendezvous(t interface{ Fatal(args ...any) }, servers ...string) (rendezvous, []string) {
 	slices.Sort(servers)
 	r, err := newRendezvous(servers)
 	if err != nil {
@@ -24,7 +24,7 @@ func mustRing(t interface{ Fatal(args ...any) }, servers ...string) (rendezvous,
 // The hash equals the hash of docs/protocol.md, so that other senders can compute it.
 func TestRendezvous_HashIsTheDocumentedOne(t *testing.T) {
 	t.Parallel()
-	r, servers := mustRing(t, "stats-1:8125", "stats-2:8125", "stats-3:8125")
+	r, servers := mustRendezvous(t, "stats-1:8125", "stats-2:8125", "stats-3:8125")
 	name := "hotparam.topic.hot_param.id=42"
 	if h, g := canon.FNV1a(name), canon.FNV1a("stats-1:8125"); h != 0xd7980e17c8e24b5f || g != 0x6078ca3e086cc3b6 ||
 		mix(h^g) != 0xd039e995f1a677aa {
@@ -34,7 +34,7 @@ func TestRendezvous_HashIsTheDocumentedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(doc), "<!-- ring -->\n")
+	_, table, _ := strings.Cut(string(doc), "<!-- rendezvous -->\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := strings.Split(table, "\n")
 	if len(rows) < 4 {
@@ -55,7 +55,7 @@ func TestRendezvous_SharesAreEven(t *testing.T) {
 		for i := range n {
 			servers = append(servers, fmt.Sprintf("10.0.0.%d:8125", i))
 		}
-		r, _ := mustRing(t, servers...)
+		r, _ := mustRendezvous(t, servers...)
 		shares := make([]int, n)
 		const names = 40000
 		for i := range names {
@@ -78,8 +78,8 @@ func TestRendezvous_MovesOnlyNamesOfTheChangedServer(t *testing.T) {
 			Draw(t, "servers")
 		comes := servers[0]
 		shuffled := rapid.Permutation(servers).Draw(t, "order")
-		before, old := mustRing(t, slices.Clone(servers[1:])...)
-		after, all := mustRing(t, shuffled...)
+		before, old := mustRendezvous(t, slices.Clone(servers[1:])...)
+		after, all := mustRendezvous(t, shuffled...)
 		moved := 0
 		const names = 2000
 		salt := rapid.StringMatching(`[a-z0-9=_.-]{0,20}`).Draw(t, "salt")
@@ -100,7 +100,7 @@ func TestRendezvous_MovesOnlyNamesOfTheChangedServer(t *testing.T) {
 }
 
 func BenchmarkRing(b *testing.B) {
-	r, _ := mustRing(b, "a:1", "b:1", "c:1", "d:1")
+	r, _ := mustRendezvous(b, "a:1", "b:1", "c:1", "d:1")
 	name := []byte("hp.news.topic.hot_param.id=42-lang=en")
 	for b.Loop() {
 		r.serverOf(name)

@@ -70,10 +70,10 @@ func (c SenderConfig) withDefaults() SenderConfig {
 // Sender sends counts to StatsD servers, as a sink of package tally. It is safe for concurrent use, but Run must be
 // called by one goroutine.
 type Sender struct {
-	names   canon.Names
-	servers []*serverQueue // sorted by server
-	ring    rendezvous
-	standby *Sender // nil without standby servers
+	names      canon.Names
+	servers    []*serverQueue // sorted by server
+	rendezvous rendezvous
+	standby    *Sender // nil without standby servers
 
 	mu     sync.Mutex // guards the fields below
 	text   []byte     // scratch
@@ -99,7 +99,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 			return nil, fmt.Errorf("%w (standby)", err)
 		}
 	}
-	if s.ring, err = newRendezvous(servers); err != nil {
+	if s.rendezvous, err = newRendezvous(servers); err != nil {
 		return nil, err
 	}
 	for _, server := range servers {
@@ -154,7 +154,7 @@ func (s *Sender) Send(ctx context.Context, counts []hottype.Count) error {
 	shares := make([][]hottype.Count, len(s.servers))
 	for i := range counts {
 		s.text = s.names.Append(s.text[:0], counts[i].Key)
-		to := s.ring.serverOf(s.text)
+		to := s.rendezvous.serverOf(s.text)
 		shares[to] = append(shares[to], counts[i])
 	}
 	for i, share := range shares {
