@@ -6,35 +6,35 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// IP are the limits of every client.
+// IP holds the limits of every client.
 type IP struct {
 	Clients `name:",inline"`
 	// Addresses or networks of proxies that may name the client.
 	TrustedProxies []string `name:"trusted_proxies"`
-	// Where they name it: `x-forwarded-for`, `forwarded` (RFC 7239), the name of a header with one address, such as
-	// `x-real-ip`, or `peer`: nowhere. Default: `x-forwarded-for`.
+	// The header in which proxies name the client: `x-forwarded-for`, `forwarded` (RFC 7239), or a header with one
+	// address, such as `x-real-ip`. With `peer` the address of the connection counts. Default: `x-forwarded-for`.
 	Client string `name:"client" form:"header"`
-	// How many bits of an IPv6 address identify a client, `48` to `64`: as many as your visitors' providers assign to
+	// Bits of an IPv6 address that identify a client, `48` to `64`: the prefix that your visitors' providers assign to
 	// one subscriber. Default: `64`.
 	IPv6Prefix int `name:"ipv6_prefix" in:"48..64"`
 	// Addresses or networks without any limit.
 	Exempt []string `name:"exempt"`
 }
 
-// Clients are limits of each client.
+// Clients holds the limits of each client.
 type Clients struct {
 	// A window aligned to the clock.
 	Fixed *Window `name:"fixed"`
 	// A sliding window.
 	Sliding *Window `name:"sliding"`
-	// How many requests of a client may be in flight: `limit`, `lease`, `scope`, `on_store_failure`, as for
-	// `algorithm: in_flight` (docs/limits.md#in-flight).
+	// Bound of a client's requests in flight: `limit`, `lease`, `scope`, `on_store_failure`, as for `algorithm:
+	// in_flight` (docs/limits.md#in-flight).
 	InFlight *InFlight `name:"in_flight"`
 }
 
 // Window is one per-client window.
 type Window struct {
-	// How many requests of a client one window allows.
+	// Requests of a client that one window allows.
 	Limit int64 `name:"limit" in:"1..9007199254740991" required:"true"`
 	// The length of the window.
 	Window time.Duration `name:"window" in:"1ms..24h" step:"1ms" required:"true"`
@@ -54,7 +54,7 @@ type Window struct {
 	Consistency Consistency `name:"consistency" words:"exact,async" default:"exact"`
 }
 
-// Consistency says how processes share a per-client window of scope cluster.
+// Consistency selects how processes share a per-client window of scope cluster.
 type Consistency string
 
 // The consistencies of a window.
@@ -63,17 +63,17 @@ const (
 	Async Consistency = "async" // each decides by itself, and sums are exchanged
 )
 
-// Class is a group of requests known by a header, such as crawlers.
+// Class is a group of requests with a common header, such as crawlers.
 type Class struct {
-	// Shown in verdicts and metrics; `[a-z][a-z0-9_-]*`.
+	// The name in verdicts and metrics; `[a-z][a-z0-9_-]*`.
 	Name string `name:"name" required:"true" form:"plain"`
 	// `header`: the name of a header; `pattern`: a regular expression (RE2) that matches somewhere in its value.
 	Match ClassMatch `name:"match" required:"true"`
-	// The limits of the clients of the class, `fixed` and `sliding`. Default: those of `ip`.
+	// The limits of the clients of the class, `fixed` and `sliding`. Default: the limits of `ip`.
 	IP Clients `name:"ip"`
-	// The reverse proxy sends the class to this upstream. Default: the default one.
+	// The upstream to which the reverse proxy sends the class. Default: the default upstream.
 	Upstream string `name:"upstream" form:"plain"`
-	// Domains; the class has only clients whose address DNS names in one of them.
+	// Domains; the class has only clients whose address has a DNS name in one of them.
 	Verify []string `name:"verify" form:"domain"`
 }
 
@@ -81,6 +81,6 @@ type Class struct {
 type ClassMatch struct {
 	// The name of a header.
 	Header string `name:"header" required:"true" form:"header"`
-	// A regular expression (RE2) that has to match somewhere in the value.
+	// A regular expression (RE2) that matches somewhere in the value.
 	Pattern string `name:"pattern" required:"true"`
 }

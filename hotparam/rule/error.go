@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Error is an error in one field of rules: of a file, of text, or of Go values.
+// Error is an error in one field of rules: of a file, a text, or Go values.
 type Error struct {
 	// File is the name of the file or of the text, and "Set" for Go values.
 	File string

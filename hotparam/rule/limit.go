@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// Scope says which processes share a limit.
+// Scope selects the processes that share a limit.
 type Scope string
 
 // The scopes of a limit.
@@ -22,7 +22,7 @@ const (
 	ScopeCluster  Scope = "cluster"  // one for all, kept in Redis
 )
 
-// FailurePolicy says what happens when the shared store does not answer.
+// FailurePolicy selects the treatment of requests while the shared store does not answer.
 type FailurePolicy string
 
 // The failure policies.
@@ -32,22 +32,22 @@ const (
 	FailClosed FailurePolicy = "closed"
 )
 
-// The algorithms of a rule that package limit does not have.
+// Algorithms that exist only in rules, not in package limit.
 const (
-	// Bursty is Guava's RateLimiter.create(rate), its SmoothBursty: for calls that cost 1 a token bucket.
+	// Bursty is Guava's RateLimiter.create(rate), its SmoothBursty. For calls that cost 1 it is a token bucket.
 	Bursty limit.Algorithm = "bursty"
 	// AlgorithmInFlight bounds the requests in flight, not their rate.
 	AlgorithmInFlight limit.Algorithm = "in_flight"
 )
 
-// Amounts say how much a limit allows. Which of them a limit has depends on its algorithm.
+// Amounts are the numbers of a limit. The algorithm determines which of them apply.
 type Amounts struct {
-	// Token bucket, bursty: how fast tokens return; gcra, leaky bucket, warming up: how often a request is due. A
-	// second, or `30/m`, `24/h`, `7/d`, `10/3s`. Required there.
+	// Token bucket, bursty: the rate at which tokens return; gcra, leaky bucket, warming up: the rate at which requests
+	// are due. Per second, or `30/m`, `24/h`, `7/d`, `10/3s`. Required there.
 	Rate Rate `name:"rate"`
-	// Token bucket: tokens in a full bucket, which is how many requests may come at once, at least 1. Gcra, leaky
-	// bucket: how many may come before they are due; one more may come at once. Bursty: how many unused tokens are
-	// stored; none at first. Default: `rate` in a second, at least 1; gcra, leaky bucket: `0`.
+	// Token bucket: tokens in a full bucket, the number of requests that may come at once, at least 1. Gcra, leaky
+	// bucket: requests that may come before they are due; one more may come at once. Bursty: unused tokens that are
+	// stored; 0 at first. Default: `rate` in a second, at least 1; gcra, leaky bucket: `0`.
 	Burst *int64 `name:"burst" in:"0..9007199254740991"`
 	// Windows: requests per window; in_flight: requests of a key in flight, up to 100,000. At least 1. Required there.
 	Limit int64 `name:"limit" in:"1..9007199254740991"`
@@ -58,12 +58,12 @@ type Amounts struct {
 	// Token bucket: tokens of a key that was not seen for a day, at most `burst`. `0`: a new key earns its burst.
 	// Default: `burst`.
 	InitialTokens *int64 `name:"initial_tokens" in:"0..9007199254740991"`
-	// Leaky bucket: how many requests of the burst proceed at once (nginx's `delay`), at most `burst`; the others
-	// wait. Default: all wait.
+	// Leaky bucket: requests of the burst that proceed at once (nginx's `delay`), at most `burst`; the others wait.
+	// Default: all wait.
 	Delay *int64 `name:"delay" in:"0..9007199254740991"`
 	// Leaky bucket: `true`: the whole burst proceeds at once (nginx's `nodelay`); not with `delay`.
 	NoDelay bool `name:"nodelay"`
-	// Warming up: how long requests without a pause take from a third of the rate to the rate after as long an idle
+	// Warming up: time in which steady requests rise from a third of the rate to the rate after an equally long idle
 	// time; `1ms` to `24h`, whole milliseconds. Required there.
 	WarmUp time.Duration `name:"warm_up" in:"1ms..24h" step:"1ms"`
 }
@@ -74,20 +74,20 @@ type Limit struct {
 	// `sliding_window`, `sliding_log`, `bucketed_window` or `in_flight`.
 	Algorithm limit.Algorithm `name:"algorithm" words:"algorithm" default:"token_bucket"`
 	Amounts   `name:",inline"`
-	// Algorithm `in_flight` (with `limit`, `scope` and `on_store_failure` only): how long an unrenewed slot is held,
-	// `1s` to `1h`.
+	// Algorithm `in_flight` (with `limit`, `scope` and `on_store_failure` only): time for which an unrenewed slot is
+	// held, `1s` to `1h`.
 	Lease time.Duration `name:"lease" in:"1s..1h" step:"1ms" default:"30s"`
 	// `enforce`, or `shadow`: the limit is evaluated and counted, and everything is allowed.
 	Mode hottype.Mode `name:"mode" words:"enforce,shadow" default:"enforce"`
 	// `cluster`: one limit for all limiters, in Redis. `instance`: one for each limiter.
 	Scope Scope `name:"scope" words:"instance,cluster" default:"cluster"`
-	// When Redis does not answer in time: `local` (a limit in memory, divided among the live limiters), `open` (allow)
-	// or `closed` (deny); docs/limits.md#scope-and-redis-failures.
+	// The policy while Redis does not answer in time: `local` (a limit in memory, divided among the live limiters),
+	// `open` (allow) or `closed` (deny); docs/limits.md#scope-and-redis-failures.
 	OnStoreFailure FailurePolicy `name:"on_store_failure" words:"local,open,closed" default:"local"`
-	// Token bucket, gcra, leaky bucket, bursty, warming up: a denied request waits instead, if it fits within this
-	// time; else it is denied at once. Up to `1m`, whole milliseconds.
+	// Token bucket, gcra, leaky bucket, bursty, warming up: a denied request waits instead if it can be allowed within
+	// this time; otherwise it is denied at once. Up to `1m`, whole milliseconds.
 	Wait time.Duration `name:"wait" in:"0s..1m" step:"1ms"`
-	// A denied subject is denied everything for this long, up to `24h`; docs/limits.md#block.
+	// Time for which a denied subject is denied everything, up to `24h`; docs/limits.md#block.
 	Block time.Duration `name:"block" in:"0s..24h" step:"1ms"`
 	// Repeated blocks double up to this length. Default: `block`.
 	BlockMax time.Duration `name:"block_max" in:"0s..24h" step:"1ms"`
@@ -96,17 +96,17 @@ type Limit struct {
 	Fair bool `name:"fair"`
 	// Response statuses that refund the request's charge, such as `[304, 5xx]`; docs/limits.md#refund-by-status.
 	RefundStatus hottype.Statuses `name:"refund_status"`
-	// With `fair`: what identifies a client: `header.NAME`. Only a header that is set in front of the limiter, such as
-	// a user from a verified token. A request without it counts for its address. Default: the address, and its /24 or
-	// /48.
+	// With `fair`: the header that identifies a client, `header.NAME`. Only a header that is set in front of the
+	// limiter, such as a user from a verified token. A request without the header counts for its address. Default: the
+	// address, and its /24 or /48.
 	ClientKey string `name:"client_key"`
 	// Token bucket: `true`: the rate follows the upstream between `min` and `max`; docs/adaptive.md. `rate` (default
 	// `max`) applies without measurements; `burst` defaults to a tenth of the current rate. Not with `scope:
 	// instance`.
 	Adaptive bool `name:"adaptive"`
-	// With `adaptive`: the least rate of each hot key, from `0.1`. Required there.
+	// With `adaptive`: the minimum rate of each hot key, from `0.1`. Required there.
 	Min Rate `name:"min"`
-	// With `adaptive`: the greatest rate of each hot key. Required there.
+	// With `adaptive`: the maximum rate of each hot key. Required there.
 	Max Rate `name:"max"`
 	// With `adaptive`: the name of the upstream, one of `upstreams`.
 	Upstream string `name:"upstream" form:"plain" default:"default"`
@@ -115,7 +115,7 @@ type Limit struct {
 	Values []Value `name:"values"`
 }
 
-// LimitOf is the limit that a Spec is.
+// LimitOf returns a Spec as the limit of a rule.
 func LimitOf(s limit.Spec) *Limit {
 	l := &Limit{Algorithm: s.Algorithm, Wait: s.Wait, Block: s.Block, BlockMax: s.BlockMax}
 	switch traits := limitcore.Spec(s); {
@@ -132,18 +132,18 @@ func LimitOf(s limit.Spec) *Limit {
 	return l
 }
 
-// Value has other amounts for one key. All else is the rule's, the window too unless it is set.
+// Value has amounts of its own for one key. Everything else is the rule's, including an unset window.
 type Value struct {
 	// The key in canonical form.
 	Key     string `name:"key" required:"true"`
 	Amounts `name:",inline"`
 }
 
-// InFlight bounds how many requests are in flight.
+// InFlight bounds the number of requests in flight.
 type InFlight struct {
-	// How many requests may be in flight.
+	// Maximum number of requests in flight.
 	Limit int64 `name:"limit" in:"1..100000" required:"true"`
-	// For how long a slot is held when it is not renewed: its holder crashed.
+	// Time for which a slot is held without renewal, after a crash of its holder.
 	Lease time.Duration `name:"lease" in:"1s..1h" step:"1ms" default:"30s"`
 	// As in `limit`.
 	Scope Scope `name:"scope" words:"instance,cluster" default:"cluster"`
@@ -151,41 +151,41 @@ type InFlight struct {
 	OnStoreFailure FailurePolicy `name:"on_store_failure" words:"local,open,closed" default:"local"`
 }
 
-// Upstream is what adaptive limits follow.
+// Upstream is a service whose capacity adaptive limits follow.
 type Upstream struct {
-	// A name; `default` is the upstream of limits and classes that name none.
+	// A name; `default` is the upstream of limits and classes that name no upstream.
 	Name string `name:"name" required:"true" form:"plain"`
-	// Where the proxy finds it; read at start. A different URL for it in `proxy.upstream` or `proxy.upstreams` is an
-	// error. Default: `proxy.upstream` for `default`, `proxy.upstreams` for others.
+	// URL for the proxy; read at start. A different URL for it in `proxy.upstream` or `proxy.upstreams` is an error.
+	// Default: `proxy.upstream` for `default`, `proxy.upstreams` for others.
 	URL string `name:"url"`
 	// `auto`, or `latency` (`auto`, `1ms` to `1m`), `quantile` (0.5 to 0.99) and `errors` (0.001 to 0.5): this part of
 	// all responses begins within the latency, and no larger part fails. Default: `auto`, `0.9`, `0.01`.
 	Target Target `name:"target"`
 }
 
-// Target is what an upstream has to hold.
+// Target is the latency and the share of errors that an upstream must keep to.
 type Target struct {
-	// The most that `quantile` of all answers may take; `auto`: it is learnt while nothing is limited.
+	// The maximum latency of the part `quantile` of all responses; `auto`: it is learnt while nothing is limited.
 	Latency time.Duration `name:"latency" in:"1ms..1m" step:"1us" also:"auto"`
-	// The part of all answers that has to begin within the latency.
+	// The part of all responses that must begin within the latency.
 	Quantile float64 `name:"quantile" in:"0..1" within:"0.5..0.99" default:"0.9"`
-	// The share of requests that may fail.
+	// The maximum share of requests that fail.
 	Errors float64 `name:"errors" in:"0..1" within:"0.001..0.5" default:"0.01"`
 }
 
-// Rate is a whole number of requests per time, such as 100 per second or 30 per minute. The zero Rate is none.
+// Rate is a whole number of requests per time, such as 100 per second or 30 per minute. The zero Rate is unset.
 type Rate struct {
 	N   int64
 	Per time.Duration
 }
 
-// PerSecond is a rate of so many requests per second.
+// PerSecond returns the rate of n requests per second.
 func PerSecond(n int64) Rate { return Rate{n, time.Second} }
 
-// MaxRate is a bound in requests per second that no one machine reaches.
+// MaxRate is the maximum rate, in requests per second. No machine reaches it.
 const MaxRate = 1e9
 
-// PerSecond is the rate in requests per second, 0 for the zero rate.
+// PerSecond returns the rate in requests per second, or 0 for the zero Rate.
 func (r Rate) PerSecond() float64 {
 	if r.Per == 0 {
 		return 0
@@ -195,7 +195,8 @@ func (r Rate) PerSecond() float64 {
 
 var decimal = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,6})?$`)
 
-// ParseRate reads a number of requests per second, or one with a unit of time: "100", "0.5", "30/m", "7/d", "10/3s".
+// ParseRate reads a number of requests per second, or a number with a unit of time: "100", "0.5", "30/m", "7/d",
+// "10/3s".
 func ParseRate(text string) (Rate, error) {
 	number, unit, given := strings.Cut(text, "/")
 	if d, err := time.ParseDuration(unit); err == nil {
@@ -221,7 +222,7 @@ func ParseRate(text string) (Rate, error) {
 	return Rate{}, fmt.Errorf("rate %s is not between 0.000001 and %.0f", text, MaxRate)
 }
 
-// Validate reports a rate that a file could not have.
+// Validate returns an error for a rate that a file cannot express.
 func (r Rate) Validate() error {
 	if r.isValid() {
 		return nil
@@ -238,9 +239,8 @@ func badRate(text string) error {
 	return fmt.Errorf("%q is not a rate; write a whole number per 1ms to 24h, at most %.0f a second", text, MaxRate)
 }
 
-// ExactRate finds the whole number per whole seconds that a rate per second
-// stands for: 100 per 1 s, 1 per 2 s for 0.5, 1 per 3 s for a third, which is
-// how "20/m" looks once it is a float.
+// ExactRate returns the whole number per whole seconds that a rate per second stands for: 100 per 1 s, 1 per 2 s for
+// 0.5, 1 per 3 s for a third, which is "20/m" as a float. It returns false if there is no such number.
 func ExactRate(perSecond float64) (Rate, bool) {
 	for _, seconds := range []int64{1, 10, 100, 1000, 1e4, 1e5, 1e6, 60, 3600, 86400} {
 		x := perSecond * float64(seconds)

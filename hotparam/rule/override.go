@@ -11,10 +11,10 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// ErrNoOverride means that no override has the given ID.
+// ErrNoOverride reports that no override has the given ID.
 var ErrNoOverride = errors.New("no such override")
 
-// Action is what an override does.
+// Action is the effect of an override.
 type Action string
 
 // The actions of an override.
@@ -26,16 +26,15 @@ const (
 	ActionCache  Action = "cache"  // limited as before, and answered from the cache, hot or not
 )
 
-// Override is a person's exception for one key, for the keys that a pattern
-// matches, for all keys of a resource, or for clients. An override with ActionLimit
-// applies whether or not the key is hot.
+// Override is an operator's exception for one key, for the keys that a pattern matches, for all keys of a resource, or
+// for clients. An override with ActionLimit applies whether or not the key is hot.
 type Override struct {
 	// `[a-z0-9-]`, at most 64 bytes. Default: made from the key.
 	ID string `json:"id" name:"id"`
 	// A key in canonical form (`topic?id=42`, `/status`), or a glob over keys (`topic?id=4*`). Only a glob can name a
 	// path that contains `*`. One of `key`, `resource`, `client`, `cidr`, `class` is required.
 	Key string `json:"key,omitempty" name:"key"`
-	// Every key of it, each by itself: the name of a rule, or a path that the catch-all counts.
+	// Every key of a resource, each by itself: the name of a rule, or a path that the catch-all counts.
 	Resource string `json:"resource,omitempty" name:"resource"`
 	// An address (`203.0.113.9`, or `2001:db8:0:7::` for its network).
 	Client string `json:"client,omitempty" name:"client"`
@@ -44,21 +43,21 @@ type Override struct {
 	// The clients of a class, each by itself.
 	Class string `json:"class,omitempty" name:"class"`
 	// `limit`: `rate` and `burst` replace the rule's. `exempt`: no limit. `block`: everything is denied, malformed
-	// requests of the rule too. `shadow`: limited as before, only counted. `cache`: limited as before, and answered
-	// from the cache (docs/cache.md), hot or not.
+	// requests of the rule too. `shadow`: limits are evaluated and only counted. `cache`: limits apply as before, and
+	// requests are answered from the cache (docs/cache.md), hot or not.
 	Action Action `json:"action" name:"action" words:"limit,exempt,block,shadow,cache" default:"limit"`
-	// Of `limit`: requests a second, by a token bucket.
+	// With `limit`: requests per second, by a token bucket.
 	Rate float64 `json:"rate,omitempty" name:"rate" as:"any rate"`
-	// Of `limit`: how many requests may come at once. Default: `rate` in a second, at least 1.
+	// With `limit`: requests that may come at once. Default: `rate` in a second, at least 1.
 	Burst int64 `json:"burst,omitempty" name:"burst" in:"1..9007199254740991"`
-	// Of `limit` and `block`: `shadow` denies nothing, hides no other override, and counts what it would deny
+	// With `limit` and `block`: `shadow` denies nothing, hides no other override, and counts would-be denials
 	// (docs/admin.md). Default: `enforce`.
 	Mode hottype.Mode `json:"mode,omitempty" name:"mode" words:"enforce,shadow"`
-	// When it ends (RFC 3339). Default: never.
+	// The end of the override (RFC 3339). Default: never.
 	Until time.Time `json:"until,omitzero" name:"until"`
-	// It applies only in windows: `from`: when one begins, in the five fields of cron (minute, hour, day, month,
-	// weekday) or `@daily` and the like; `for`: its length, 1 s to 31 days; `zone`: the time zone of `from`. Default:
-	// always; `zone`: UTC.
+	// The override applies only in windows. `from`: their start, in the five fields of cron (minute, hour, day, month,
+	// weekday) or as `@daily` and the like; `for`: their length, 1 s to 31 days; `zone`: the time zone of `from`.
+	// Default: always; `zone`: UTC.
 	Schedule Schedule `json:"schedule,omitzero" name:"schedule"`
 	// Shown to operators; at most 1024 bytes.
 	Reason string `json:"reason,omitempty" name:"reason"`
@@ -68,15 +67,13 @@ type Override struct {
 	Created time.Time `json:"created,omitzero"`
 }
 
-// Schedule says when an override holds: from each time that From names, for a
-// duration. The zero Schedule holds always. It is comparable.
+// Schedule holds the windows of an override: they begin at each time that From selects and last for For. An override
+// with the zero Schedule always applies. Schedule is comparable.
 type Schedule struct {
-	// From is when windows begin, in the five fields of cron ("0 20 * * 1-5":
-	// minute, hour, day of the month, month, day of the week) or as one of
-	// @hourly, @daily, @weekly, @monthly, @yearly.
+	// From selects the times at which windows begin, in the five fields of cron ("0 20 * * 1-5": minute, hour, day of
+	// the month, month, day of the week) or as one of @hourly, @daily, @weekly, @monthly, @yearly.
 	From string `name:"from" required:"true"`
-	// For is how long each lasts, in whole seconds of elapsed time: the same on a
-	// day when clocks change.
+	// For is the length of each window, in whole seconds of elapsed time, also on a day when clocks change.
 	For time.Duration `name:"for" in:"1s..744h" step:"1s" required:"true"`
 	// Zone is the time zone of From, such as Europe/Berlin; "" is UTC. A local
 	// time that is skipped on a day begins no window; one that occurs twice
@@ -86,7 +83,7 @@ type Schedule struct {
 
 func (s Schedule) IsZero() bool { return s == Schedule{} }
 
-// String is the schedule for people: "0 20 * * * for 2h (Europe/Berlin)".
+// String returns the schedule for people: "0 20 * * * for 2h (Europe/Berlin)".
 func (s Schedule) String() string {
 	if s.IsZero() {
 		return "always"
@@ -94,7 +91,7 @@ func (s Schedule) String() string {
 	return fmt.Sprintf("%s for %s (%s)", s.From, shortDuration(s.For), cmp.Or(s.Zone, "UTC"))
 }
 
-// shortDuration writes 2h for 2h0m0s.
+// shortDuration formats a duration without zero units: 2h for 2h0m0s.
 func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -112,13 +109,12 @@ type scheduleJSON struct {
 	Zone string `json:"zone,omitempty"`
 }
 
-// MarshalJSON writes {"from":"0 20 * * *","for":"2h","zone":"Europe/Berlin"}.
+// MarshalJSON encodes the schedule as {"from":"0 20 * * *","for":"2h","zone":"Europe/Berlin"}.
 func (s Schedule) MarshalJSON() ([]byte, error) {
 	return json.Marshal(scheduleJSON{From: s.From, For: shortDuration(s.For), Zone: s.Zone})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. It checks the form only; the rest
-// is checked with the override.
+// UnmarshalJSON decodes the output of MarshalJSON. It checks only the form; the values are checked with the override.
 func (s *Schedule) UnmarshalJSON(data []byte) error {
 	var j scheduleJSON
 	if err := json.Unmarshal(data, &j); err != nil {
