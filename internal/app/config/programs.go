@@ -17,16 +17,16 @@ type Common struct {
 
 // RuleSource names the source of a program's rules.
 type RuleSource struct {
-	Rules string `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: or etcd:KEY, instead of the file of --config."`
+	Rules string `name:"rules" placeholder:"STORE" help:"Source of the rules in place of the file of --config: redis: or etcd:KEY."`
 	Etcd  Etcd   `embed:"" prefix:"etcd."`
 }
 
 type Collector struct {
 	Common
 	RuleSource
-	// Where counts go: auto, kafka, statsd or both. auto takes the one that is configured; both sends to Kafka and, for
-	// the history in Graphite, to StatsD.
-	Out    string   `group:"counts" name:"collector.out" enum:"auto,kafka,statsd,both" default:"auto" help:"Where counts go: ${enum}."`
+	// Destination of counts: auto, kafka, statsd or both. auto selects the configured transport; both sends to Kafka
+	// and, for the history in Graphite, to StatsD.
+	Out    string   `group:"counts" name:"collector.out" enum:"auto,kafka,statsd,both" default:"auto" help:"Destination of counts: ${enum}."`
 	In     StatsDIn `embed:"" prefix:"statsd."`
 	Mirror Mirror   `embed:"" prefix:"mirror."`
 	Access Access   `embed:"" prefix:"accesslog."`
@@ -47,10 +47,12 @@ type Counts struct {
 type Aggregator struct {
 	Common
 	RuleSource
-	// Name of this aggregator in Redis; give each its own. Two aggregators with one name form an active/standby pair;
-	// with Kafka the second one reads nothing until the first one's lease ends. Default: host name.
+	// Name of this aggregator in Redis, unique except in a pair: two aggregators with the same name form an
+	// active/standby pair; with Kafka the second one reads nothing until the lease of the first one ends. Default: host
+	// name.
 	ID string `group:"operate" name:"aggregator.id" help:"Name of this aggregator in Redis."`
-	// How long a silent aggregator keeps its name; then its standby takes over. Less than --detect.hot_ttl.
+	// Time for which a silent aggregator keeps its name; then its standby takes over. It must be less than
+	// --detect.hot_ttl.
 	Lease         time.Duration `name:"aggregator.lease" default:"2s" help:"Silence after which the standby takes over."`
 	In            StatsDIn      `embed:"" prefix:"statsd."`
 	Names         Names         `embed:"" prefix:"names."`
@@ -71,9 +73,9 @@ type Sidecar struct {
 	Gateways `set:"decide_listen=127.0.0.1:8181"`
 	Proxy    Proxy  `embed:"" prefix:"proxy."`
 	Answer   Answer `embed:"" prefix:"answer."`
-	// Where the requests of this sidecar are counted: auto, none, kafka or statsd. auto takes the one that is
-	// configured, with none the middleware or collector counts them.
-	Count string `group:"counts" name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Where to count: ${enum}."`
+	// Destination of this sidecar's counts: auto, none, kafka or statsd. auto selects the configured transport; with
+	// none the middleware or collector counts the requests.
+	Count string `group:"counts" name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Destination of the sidecar's counts: ${enum}."`
 	Counts
 	Redis Redis `embed:"" prefix:"redis."`
 	State State `embed:"" prefix:"state."`
@@ -109,8 +111,8 @@ type Serve struct {
 // Doctor is the surface of hotparam doctor: the settings of the programs that locate other systems, and additional
 // places to inspect.
 type Doctor struct {
-	Config      string      `short:"c" placeholder:"FILE" help:"YAML file with rules and settings, as the programs have it."`
-	Rules       string      `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: or etcd:KEY, instead of the file of --config."`
+	Config      string      `short:"c" placeholder:"FILE" help:"YAML file with rules and settings: the file of the programs."`
+	Rules       string      `name:"rules" placeholder:"STORE" help:"Source of the rules in place of the file of --config: redis: or etcd:KEY."`
 	In          StatsDIn    `embed:"" prefix:"statsd."`
 	StatsD      StatsDOut   `embed:"" prefix:"statsd."`
 	StatsDAdmin StatsDAdmin `embed:"" prefix:"statsd."`
@@ -138,7 +140,7 @@ func (n Names) Metric() (canon.Names, error) {
 	return names, names.Validate()
 }
 
-// LogFormat returns the format that two options select, or "" if it is to be detected.
+// LogFormat returns the format that two options select, or "" if the format is detected.
 func LogFormat(name, custom string) (accesslog.Format, error) {
 	if custom != "" {
 		f, err := accesslog.Custom(custom)
