@@ -31,11 +31,11 @@ const requests = "{request}"
 
 // counters are the sums without attributes.
 var counters = []counter{
-	{"hotparam.counted", requests, "Requests counted, once for each key that they have.",
+	{"hotparam.counted", requests, "Requests counted, once for each of their keys.",
 		func(s *hotparam.Stats) uint64 { return s.Counted }},
-	{"hotparam.delivered", requests, "Requests counted whose counts reached the detection.",
+	{"hotparam.delivered", requests, "Counted requests whose counts reached the detection.",
 		func(s *hotparam.Stats) uint64 { return s.Delivered }},
-	{"hotparam.dropped", requests, "Requests counted whose counts were lost.",
+	{"hotparam.dropped", requests, "Counted requests whose counts were lost.",
 		func(s *hotparam.Stats) uint64 { return s.Dropped }},
 	{"hotparam.allowed", requests, "Requests that passed.",
 		func(s *hotparam.Stats) uint64 { return s.Allowed }},
@@ -43,13 +43,13 @@ var counters = []counter{
 		func(s *hotparam.Stats) uint64 { return s.WouldDenyIP }},
 	{"hotparam.store.errors", "{call}", "Calls to Redis that failed or took too long.",
 		func(s *hotparam.Stats) uint64 { return s.Health.StoreErrors }},
-	{"hotparam.panics", requests, "Requests that passed because judging them panicked.",
+	{"hotparam.panics", requests, "Requests that passed because their decision panicked.",
 		func(s *hotparam.Stats) uint64 { return s.Panics }},
-	{"hotparam.cache.hits", requests, "Requests answered with a fresh answer from the cache.",
+	{"hotparam.cache.hits", requests, "Requests answered with a fresh response from the cache.",
 		func(s *hotparam.Stats) uint64 { return s.Cache.Hits }},
-	{"hotparam.cache.stale", requests, "Requests answered with a stale answer from the cache.",
+	{"hotparam.cache.stale", requests, "Requests answered with a stale response from the cache.",
 		func(s *hotparam.Stats) uint64 { return s.Cache.Stale }},
-	{"hotparam.cache.fetches", requests, "Requests to the handler that the cache made.",
+	{"hotparam.cache.fetches", requests, "Requests by the cache to the handler.",
 		func(s *hotparam.Stats) uint64 { return s.Cache.Fetched }},
 }
 
@@ -66,13 +66,13 @@ var gauges = []struct {
 		func(h *hotparam.Health) float64 { return float64(h.Publishers) }},
 	{"hotparam.publishers.no_input", "{aggregator}", "Aggregators that publish and receive no counts.",
 		func(h *hotparam.Health) float64 { return float64(h.NoInputPublishers) }},
-	{"hotparam.publishers.stale", "{aggregator}", "Aggregators that stopped publishing without saying so.",
+	{"hotparam.publishers.stale", "{aggregator}", "Aggregators that stopped publishing without notice.",
 		func(h *hotparam.Health) float64 { return float64(h.StalePublishers) }},
 	{"hotparam.counts.down", "1", "1 while counts cannot be sent or do not arrive.",
 		func(h *hotparam.Health) float64 { return boolValue(h.CountsDown) }},
 	{"hotparam.counts.lost", "1", "Share of the counts of the last 3 s that did not arrive; -1 while unknown.",
 		func(h *hotparam.Health) float64 { return h.CountsLost }},
-	{"hotparam.store.open", "1", "1 while a circuit breaker prevents calls to Redis: limits are those of this process.",
+	{"hotparam.store.open", "1", "1 while a circuit breaker prevents calls to Redis and limits are local to this process.",
 		func(h *hotparam.Health) float64 { return boolValue(h.StoreOpen) }},
 }
 

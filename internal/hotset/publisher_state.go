@@ -175,13 +175,13 @@ type Stats struct {
 	KeysKept          int64   `metric:"hotparam_hotset_keys_kept" help:"Keys that are hot only because their aggregator is stale or has stopped."`
 	Publishers        int64   `metric:"hotparam_hotset_publishers" help:"Aggregators that publish."`
 	NoInputPublishers int64   `metric:"hotparam_hotset_no_input_publishers" help:"Aggregators that publish and receive no counts."`
-	StalePublishers   int64   `metric:"hotparam_hotset_stale_publishers" help:"Aggregators that publish no more without having said so, and whose keys stay hot."`
+	StalePublishers   int64   `metric:"hotparam_hotset_stale_publishers" help:"Aggregators that stopped publishing without notice and whose keys stay hot."`
 	Version           uint64  `metric:"hotparam_hotset_version" help:"Highest version of a hot set."`
 	AgeSeconds        float64 `metric:"hotparam_hotset_age_seconds" help:"Age of the newest hot set, by the aggregator's clock; -1 before the first."`
 
-	Replaced          uint64 `metric:"hotparam_hotset_replaced_total" help:"Hot sets taken."`
-	Ignored           uint64 `metric:"hotparam_hotset_ignored_total" help:"Hot sets ignored because a newer one was there."`
-	ExpiredPublishers uint64 `metric:"hotparam_hotset_expired_publishers_total" help:"Aggregators whose keys expired, or that were too many."`
+	Replaced          uint64 `metric:"hotparam_hotset_replaced_total" help:"Hot sets applied."`
+	Ignored           uint64 `metric:"hotparam_hotset_ignored_total" help:"Hot sets ignored because a newer set was already in memory."`
+	ExpiredPublishers uint64 `metric:"hotparam_hotset_expired_publishers_total" help:"Aggregators dropped because their keys expired or there were too many aggregators."`
 }
 
 // Stats returns the counters, and the age at now. Any goroutine may call it.

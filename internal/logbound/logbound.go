@@ -31,7 +31,7 @@ import (
 )
 
 type Stats struct {
-	Suppressed uint64 `metric:"hotparam_log_suppressed_total" help:"Log lines not written at once because they repeat another one."`
+	Suppressed uint64 `metric:"hotparam_log_suppressed_total" help:"Log lines that were held back because they repeat another line."`
 }
 
 // seed hashes attributes, which may be long: two with the same hash count as equal.

@@ -143,17 +143,17 @@ func (t *Tally) swapTables(j int) []*table {
 //	Added = Flushed + DroppedFull + DroppedSink
 type Stats struct {
 	Added   uint64 `metric:"hotparam_tally_added_total" help:"Requests counted."`
-	Flushed uint64 `metric:"hotparam_tally_flushed_total" help:"Requests counted whose sums were sent."`
+	Flushed uint64 `metric:"hotparam_tally_flushed_total" help:"Counted requests whose sums were sent."`
 	// DroppedFull found no room: more than MaxKeys or MaxBytes in one flush.
 	DroppedFull uint64 `metric:"hotparam_tally_dropped_full_total" help:"Requests not counted because too many keys were requested within one flush interval."`
 	// DroppedSink was rejected by the sink twice.
 	DroppedSink uint64 `metric:"hotparam_tally_dropped_sink_total" help:"Requests whose counts were dropped because sending them failed twice."`
 	// SinkErrors is the number of calls of the sink that failed.
-	SinkErrors uint64 `metric:"hotparam_tally_sink_errors_total" help:"Attempts to send sums that failed."`
+	SinkErrors uint64 `metric:"hotparam_tally_sink_errors_total" help:"Failed attempts to send sums."`
 	// Keys is the number of pairs of key and second now in the tables; Pending is their number in the batch that waits
 	// for its second try.
 	Keys    int64 `metric:"hotparam_tally_keys" help:"Pairs of key and second that are being summed."`
-	Pending int64 `metric:"hotparam_tally_pending" help:"Pairs of key and second that are sent again."`
+	Pending int64 `metric:"hotparam_tally_pending" help:"Pairs of key and second that wait to be sent again."`
 	// TrackedKeys is the number of keys whose clients are recorded, and DroppedClients the number of requests of such
 	// keys whose client found no room: they are counted, but not attributed.
 	TrackedKeys    int64  `metric:"hotparam_tally_tracked_keys" help:"Keys whose clients are counted too."`

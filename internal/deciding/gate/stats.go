@@ -21,16 +21,16 @@ type Stats struct {
 	WouldDeny   uint64            `metric:"hotparam_gate_would_deny_total" help:"Requests allowed that a limit in shadow mode would have denied."`
 	WouldDenyIP uint64            `metric:"hotparam_gate_would_deny_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
 	// WouldDenyBy holds the number of WouldDeny requests by Verdict.WouldDenyRule, or nil if there are none.
-	WouldDenyBy map[string]uint64 `metric:"hotparam_gate_would_deny_by_rule_total" label:"rule" help:"Requests allowed that something in shadow mode would have denied, by the first that would have denied: a rule, ip_fixed, ip_sliding, or the ID of an override. At most 1000 have a number of their own; (other) has the rest."`
-	Delayed     uint64            `metric:"hotparam_gate_delayed_total" help:"Requests allowed that have to wait before they go on."`
+	WouldDenyBy map[string]uint64 `metric:"hotparam_gate_would_deny_by_rule_total" label:"rule" help:"Requests allowed that shadow mode would have denied, by the first cause: a rule, ip_fixed, ip_sliding, or the ID of an override. Up to 1000 causes have a label of their own; (other) holds the rest."`
+	Delayed     uint64            `metric:"hotparam_gate_delayed_total" help:"Requests allowed after a wait."`
 
 	guarded.Stats
-	CachedDenials uint64 `metric:"hotparam_gate_cached_denials_total" help:"Requests denied without a call to the store, because it had just said until when it denies."`
+	CachedDenials uint64 `metric:"hotparam_gate_cached_denials_total" help:"Requests denied without a call to the store, because its last denial is still in force."`
 	LocalErrors   uint64 `metric:"hotparam_gate_local_errors_total" help:"Failures of the limits in memory; always 0."`
 	// Refunded is the cost that was refunded because of the status of the response. The shared store counts its refunds
 	// too.
-	Refunded uint64 `metric:"hotparam_gate_refunded_total" help:"Cost given back because of the status of an answer."`
-	Panics   uint64 `metric:"hotparam_gate_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
+	Refunded uint64 `metric:"hotparam_gate_refunded_total" help:"Charges refunded because of the status of a response."`
+	Panics   uint64 `metric:"hotparam_gate_panics_total" help:"Requests allowed because their decision panicked; report it."`
 }
 
 // shards is the number of sets of counters. Each pooled decision is bound to one set. The pool keeps decisions by

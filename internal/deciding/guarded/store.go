@@ -222,10 +222,10 @@ type Stats struct {
 	StoreCalls   uint64  `metric:"hotparam_gate_store_calls_total" help:"Calls to the shared store."`
 	StoreErrors  uint64  `metric:"hotparam_gate_store_errors_total" help:"Calls to the shared store that failed or took too long."`
 	StoreSkipped uint64  `metric:"hotparam_gate_store_skipped_total" help:"Calls to the shared store that an open circuit breaker prevented."`
-	StoreOpened  uint64  `metric:"hotparam_gate_store_opened_total" help:"Times that a circuit breaker opened: outages that began."`
-	StoreClosed  uint64  `metric:"hotparam_gate_store_closed_total" help:"Times that a circuit breaker closed: outages that ended."`
-	StoreOpen    bool    `metric:"hotparam_gate_store_open" help:"1 while any circuit breaker is open: limits are local, or by the failure policy."`
-	Breakers     int64   `metric:"hotparam_gate_store_breakers" help:"Circuit breakers: one, or on a Redis cluster one for each master seen to fail."`
+	StoreOpened  uint64  `metric:"hotparam_gate_store_opened_total" help:"Times that a circuit breaker opened because an outage began."`
+	StoreClosed  uint64  `metric:"hotparam_gate_store_closed_total" help:"Times that a circuit breaker closed because an outage ended."`
+	StoreOpen    bool    `metric:"hotparam_gate_store_open" help:"1 while any circuit breaker is open and failure policies decide."`
+	Breakers     int64   `metric:"hotparam_gate_store_breakers" help:"Circuit breakers: one, or on a Redis Cluster one for each master that has failed."`
 	BreakersOpen int64   `metric:"hotparam_gate_store_breakers_open" help:"Circuit breakers that are open."`
 	StoreLatency Latency `metric:"hotparam_gate_store_latency_seconds" help:"Duration of calls to the shared store."`
 }

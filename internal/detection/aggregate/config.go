@@ -83,7 +83,7 @@ type Stats struct {
 	Batches     uint64        `metric:"hotparam_aggregate_batches_total" help:"Batches of counts received."`
 	Counts      uint64        `metric:"hotparam_aggregate_counts_total" help:"Counts received, each of one key and second."`
 	ErrorAlarms uint64        `metric:"hotparam_aggregate_error_alarms_total" help:"Times that the counts of a rule became too inexact: detect.counters is too small."`
-	IngestLag   time.Duration `metric:"hotparam_aggregate_ingest_lag_seconds" help:"Age of the newest second that has counts; under a second when counts are current."`
+	IngestLag   time.Duration `metric:"hotparam_aggregate_ingest_lag_seconds" help:"Age of the newest second with counts; less than a second if counts are current."`
 
 	NoInput bool `metric:"hotparam_aggregate_no_input" help:"1 while this aggregator receives no counts: hot keys stay hot and no key becomes hot."`
 
@@ -98,7 +98,7 @@ type Publications struct {
 	Coalesced     uint64        `metric:"hotparam_aggregate_coalesced_total" help:"Hot sets that a newer one replaced before they were published."`
 	PublishLast   time.Duration `metric:"hotparam_aggregate_publish_last_seconds" help:"Duration of the last publication."`
 	PublishTotal  time.Duration `metric:"hotparam_aggregate_publish_seconds_total" help:"Duration of all publications together."`
-	LastPublished time.Time     `metric:"hotparam_aggregate_last_published_timestamp_seconds" help:"When a hot set was last published, in unix seconds."`
+	LastPublished time.Time     `metric:"hotparam_aggregate_last_published_timestamp_seconds" help:"Time at which a hot set was last published, in unix seconds."`
 }
 
 func (a *Aggregator) Stats() Stats {

@@ -31,29 +31,29 @@ type Change struct {
 // Stats holds counters since the Detector was built. Keys, Candidates, Hot, Unplaced, Loops, ClientSketches, Newest,
 // Bytes, Error and ErrorRatio are gauges of the current state.
 type Stats struct {
-	Keys           int64   `metric:"hotparam_aggregate_detect_keys" help:"Keys that are counted, over all rules."`
-	Candidates     int64   `metric:"hotparam_aggregate_detect_candidates" help:"Keys over their threshold or still cooling."`
-	Hot            int64   `metric:"hotparam_aggregate_detect_hot" help:"Keys that this aggregator holds hot."`
-	Unplaced       int64   `metric:"hotparam_aggregate_detect_unplaced" help:"Keys over their threshold that found no place in the hot set of their rule (max_hot), at least."`
-	Loops          int64   `metric:"hotparam_aggregate_detect_loops" help:"Keys that this aggregator finds over their threshold because of one or a few clients."`
+	Keys           int64   `metric:"hotparam_aggregate_detect_keys" help:"Counted keys of all rules."`
+	Candidates     int64   `metric:"hotparam_aggregate_detect_candidates" help:"Keys that are over their threshold or cooling."`
+	Hot            int64   `metric:"hotparam_aggregate_detect_hot" help:"Hot keys of this aggregator."`
+	Unplaced       int64   `metric:"hotparam_aggregate_detect_unplaced" help:"Minimum number of keys over their threshold without a place in the hot set of their rule (max_hot)."`
+	Loops          int64   `metric:"hotparam_aggregate_detect_loops" help:"Loops of this aggregator: keys over their threshold because of one or a few clients."`
 	ClientSketches int64   `metric:"hotparam_aggregate_detect_client_sketches" help:"Keys whose clients are known."`
-	Newest         int64   `metric:"hotparam_aggregate_detect_newest_timestamp_seconds" help:"Newest second that has counts, in unix seconds."`
+	Newest         int64   `metric:"hotparam_aggregate_detect_newest_timestamp_seconds" help:"Newest second with counts, in unix seconds."`
 	Bytes          int64   `metric:"hotparam_aggregate_detect_bytes" help:"Memory of counters and keys."`
-	Error          int64   `metric:"hotparam_aggregate_detect_error" help:"Most requests by which the count of a key over its window can be too low; 0: all are exact."`
-	ErrorRatio     float64 `metric:"hotparam_aggregate_detect_error_ratio" help:"Highest possible error of a key's count as a part of its rule's threshold, for the rule where it is greatest."`
+	Error          int64   `metric:"hotparam_aggregate_detect_error" help:"Maximum number of requests by which the count of a key over its window can be too low. 0: all counts are exact."`
+	ErrorRatio     float64 `metric:"hotparam_aggregate_detect_error_ratio" help:"Highest possible error of a key's count as a part of its rule's threshold, over all rules."`
 
 	Adds          uint64 `metric:"hotparam_aggregate_detect_adds_total" help:"Counts accepted."`
 	Evicted       uint64 `metric:"hotparam_aggregate_detect_evicted_total" help:"Counters of rarely requested keys reused for other keys."`
 	DroppedLate   uint64 `metric:"hotparam_aggregate_detect_dropped_late_total" help:"Counts of a second too long ago."`
 	DroppedFuture uint64 `metric:"hotparam_aggregate_detect_dropped_future_total" help:"Counts of a second too far ahead."`
-	DroppedFull   uint64 `metric:"hotparam_aggregate_detect_dropped_full_total" help:"Counts of a key too long for the memory that there is."`
+	DroppedFull   uint64 `metric:"hotparam_aggregate_detect_dropped_full_total" help:"Counts of a key that is too long for the memory of the detector."`
 	// N was not positive, or too large to be summed
 	DroppedBad            uint64 `metric:"hotparam_aggregate_detect_dropped_bad_total" help:"Counts with an impossible number."`
-	DroppedNoRule         uint64 `metric:"hotparam_aggregate_detect_dropped_no_rule_total" help:"Counts of a resource that no rule has."`
-	DroppedClientSketches uint64 `metric:"hotparam_aggregate_detect_dropped_client_sketches_total" help:"Times that the clients of a key were forgotten to make room for clients of other keys; until they are known again, the key counts as one client's."`
-	Pruned                uint64 `metric:"hotparam_aggregate_detect_pruned_total" help:"Keys over their threshold left out of the hot set because heavier ones fill it."`
-	Displaced             uint64 `metric:"hotparam_aggregate_detect_displaced_total" help:"Keys pushed out of the hot set by heavier ones."`
-	NotCanonical          uint64 `metric:"hotparam_aggregate_detect_not_canonical_total" help:"Counts of keys over their threshold that are not hot because no request has them: they are not in canonical form (docs/protocol.md)."`
+	DroppedNoRule         uint64 `metric:"hotparam_aggregate_detect_dropped_no_rule_total" help:"Counts of a resource without a rule."`
+	DroppedClientSketches uint64 `metric:"hotparam_aggregate_detect_dropped_client_sketches_total" help:"Times that the clients of a key were discarded to make room for other keys. Until they are known again, the key counts as requested by one client."`
+	Pruned                uint64 `metric:"hotparam_aggregate_detect_pruned_total" help:"Keys over their threshold left out of the hot set because heavier keys fill it."`
+	Displaced             uint64 `metric:"hotparam_aggregate_detect_displaced_total" help:"Keys that heavier keys replaced in the hot set."`
+	NotCanonical          uint64 `metric:"hotparam_aggregate_detect_not_canonical_total" help:"Counts of keys over their threshold that stay cold because they are not in canonical form (docs/protocol.md), so no request has them."`
 	ClockResets           uint64 `metric:"hotparam_aggregate_detect_clock_resets_total" help:"Times that this machine's clock stepped back by more than a window."`
 }
 

@@ -114,8 +114,8 @@ type Stats struct {
 	live.Stats
 	Requests     uint64 `metric:"hotparam_admin_requests_total" help:"Requests to the admin server."`
 	Unauthorized uint64 `metric:"hotparam_admin_unauthorized_total" help:"Requests rejected because the token was missing or wrong."`
-	RateLimited  uint64 `metric:"hotparam_admin_rate_limited_total" help:"Requests rejected unseen because their client had shown too many wrong tokens."`
-	ForeignHosts uint64 `metric:"hotparam_admin_foreign_hosts_total" help:"Requests rejected because of the name in their Host header."`
+	RateLimited  uint64 `metric:"hotparam_admin_rate_limited_total" help:"Requests rejected without a check because their client had sent too many wrong tokens."`
+	ForeignHosts uint64 `metric:"hotparam_admin_foreign_hosts_total" help:"Requests rejected because of the host name in their Host header."`
 }
 
 // New builds a server, or returns an error that names the wrong field of the configuration. It starts nothing and

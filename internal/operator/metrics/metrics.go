@@ -89,7 +89,7 @@ func encodePrintable(s string) string {
 type AccessLogStats struct {
 	Lines     uint64 `metric:"hotparam_accesslog_lines_total" help:"Lines read."`
 	TooLong   uint64 `metric:"hotparam_accesslog_too_long_total" help:"Lines not read because they are too long."`
-	Malformed uint64 `metric:"hotparam_accesslog_malformed_total" help:"Lines that cannot be read."`
+	Malformed uint64 `metric:"hotparam_accesslog_malformed_total" help:"Malformed lines."`
 	Skipped   uint64 `metric:"hotparam_accesslog_skipped_total" help:"Empty lines and comments."`
 	Errors    uint64 `metric:"hotparam_accesslog_errors_total" help:"Failures to open or read a log."`
 	Rejected  uint64 `metric:"hotparam_accesslog_rejected_total" help:"Datagrams and connections of syslog that were rejected: from addresses that are not in accesslog.syslog_allow, or too many connections."`
@@ -97,33 +97,33 @@ type AccessLogStats struct {
 
 type ListenerStats struct {
 	Listeners   map[string]listener.Stats `label:"listener"`
-	MemoryLimit int64                     `metric:"hotparam_memory_limit_bytes" help:"Memory that the process may take: GOMEMLIMIT, or the memory of the container or machine; 0: unknown."`
+	MemoryLimit int64                     `metric:"hotparam_memory_limit_bytes" help:"Memory that the process may use: GOMEMLIMIT, or the memory of the container or machine. 0: unknown."`
 }
 
 // GatewayStats counts the gateways that a limiter refuses, by listener.
 type GatewayStats struct {
-	Refused map[string]int `metric:"hotparam_gateways_refused" label:"listener" help:"Addresses of gateways that were refused within the last minute, because their token was missing or wrong: they get no verdicts."`
+	Refused map[string]int `metric:"hotparam_gateways_refused" label:"listener" help:"Addresses of gateways that were rejected in the last minute because their token was missing or wrong. They receive no verdicts."`
 }
 
 // SecretFileStats reports which files of tokens can be used, by setting.
 type SecretFileStats struct {
-	Valid map[string]bool `metric:"hotparam_token_file_valid" label:"setting" help:"1; 0 while a file of tokens cannot be used and the tokens from before hold."`
+	Valid map[string]bool `metric:"hotparam_token_file_valid" label:"setting" help:"1, or 0 while a file of tokens cannot be used and the previous tokens stay valid."`
 }
 
 // ReloadStats records the result of the last reload of the configuration. The start counts as a reload.
 type ReloadStats struct {
-	Success   bool  `metric:"hotparam_config_reload_success" help:"1; 0 while the last change of the configuration is rejected and the rules from before it hold."`
-	Timestamp int64 `metric:"hotparam_config_reload_timestamp_seconds" help:"When a configuration was last taken, in unix seconds."`
+	Success   bool  `metric:"hotparam_config_reload_success" help:"1, or 0 while the last change of the configuration is rejected and the previous rules stay in force."`
+	Timestamp int64 `metric:"hotparam_config_reload_timestamp_seconds" help:"Time at which a configuration was last applied, in unix seconds."`
 	// Hash is the number that all programs of a fleet must have in common: the first 48 bits of the SHA-256 of the file
 	// in force, or 0 without a file.
-	Hash int64 `metric:"hotparam_config_reload_hash" help:"Number made of the configuration file in force, the same for the same bytes; 0: no file."`
+	Hash int64 `metric:"hotparam_config_reload_hash" help:"Hash of the configuration file in force, as a number. 0: no file."`
 }
 
 type RulesStats struct {
-	Version      int64 `metric:"hotparam_rules_version" help:"Version of the rules in force, by the central store; 0: the rules come from a file."`
-	Stored       int64 `metric:"hotparam_rules_stored_version" help:"Version that the central store of rules held last."`
-	Rejected     bool  `metric:"hotparam_rules_rejected" help:"1 while rules in the central store are rejected and those from before them hold."`
+	Version      int64 `metric:"hotparam_rules_version" help:"Version of the rules in force, by the central store. 0: the rules come from a file."`
+	Stored       int64 `metric:"hotparam_rules_stored_version" help:"Version of the rules last read from the central store."`
+	Rejected     bool  `metric:"hotparam_rules_rejected" help:"1 while rules in the central store are rejected and the previous rules stay in force."`
 	Behind       bool  `metric:"hotparam_rules_behind" help:"1 while the central store has lost the rules that are in force."`
-	StoreFailing bool  `metric:"hotparam_rules_store_failing" help:"1 while the central store of rules does not answer or holds none."`
+	StoreFailing bool  `metric:"hotparam_rules_store_failing" help:"1 while the central store of rules does not answer or is empty."`
 	CopyFailing  bool  `metric:"hotparam_rules_copy_failing" help:"1 while no copy of the central rules is kept on disk."`
 }

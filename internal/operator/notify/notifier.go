@@ -170,7 +170,7 @@ func (n *Notifier) Test(ctx context.Context, name, author string, now time.Time)
 
 // Stats holds counters since the start, and the webhooks by name.
 type Stats struct {
-	NotLeading uint64                  `metric:"hotparam_notify_not_leading_total" help:"Events left to the aggregator that leads and sends them."`
+	NotLeading uint64                  `metric:"hotparam_notify_not_leading_total" help:"Events that the leading aggregator sends in place of this one."`
 	Webhooks   map[string]WebhookStats `label:"webhook"`
 }
 
@@ -178,8 +178,8 @@ type Stats struct {
 type WebhookStats struct {
 	Format  Format
 	Events  []Kind
-	Sent    uint64 `metric:"hotparam_notify_sent_total" help:"Events that a webhook has taken."`
-	Failed  uint64 `metric:"hotparam_notify_failed_total" help:"Events that were given up after the last attempt."`
+	Sent    uint64 `metric:"hotparam_notify_sent_total" help:"Events that a webhook has accepted."`
+	Failed  uint64 `metric:"hotparam_notify_failed_total" help:"Events dropped after the last failed attempt."`
 	Dropped uint64 `metric:"hotparam_notify_dropped_total" help:"Events dropped because the queue was full or the program stopped."`
 	Retries uint64 `metric:"hotparam_notify_retries_total" help:"Attempts to send to a webhook after a failed one."`
 	Queued  int    `metric:"hotparam_notify_queue" help:"Events that wait for a webhook."`
@@ -187,9 +187,9 @@ type WebhookStats struct {
 	Failing bool `metric:"hotparam_notify_failing" help:"1 while the last attempt to send to a webhook failed."`
 	Err     string
 	// LostAt is the time at which lost events were last found, or zero if no events were lost.
-	LostAt time.Time `metric:"hotparam_notify_last_loss_timestamp_seconds" help:"When events for a webhook were last lost, in unix seconds; 0 if none were."`
+	LostAt time.Time `metric:"hotparam_notify_last_loss_timestamp_seconds" help:"Time at which events for a webhook were last lost, in unix seconds, or 0 without a loss."`
 	// At is the time at which the last attempt ended, or zero before the first attempt.
-	At time.Time `metric:"hotparam_notify_last_attempt_timestamp_seconds" help:"When an event was last sent to a webhook, or failed to be, in unix seconds."`
+	At time.Time `metric:"hotparam_notify_last_attempt_timestamp_seconds" help:"Time of the last attempt to send an event to a webhook, in unix seconds."`
 }
 
 func (n *Notifier) Stats() Stats {

@@ -52,7 +52,7 @@ type Guard struct {
 // GuardStats are counters since the start.
 type GuardStats struct {
 	Unauthorized uint64 `metric:"_unauthorized_total" help:"Requests rejected because the token was missing or wrong."`
-	RateLimited  uint64 `metric:"_rate_limited_total" help:"Requests with a wrong token, or none, of clients that had sent too many wrong ones."`
+	RateLimited  uint64 `metric:"_rate_limited_total" help:"Requests with a wrong or missing token of clients that had sent too many wrong tokens."`
 }
 
 // Credentials describe the callers of a listener.

@@ -55,7 +55,7 @@ type Decider struct {
 type Stats struct {
 	Checks   uint64 `metric:"hotparam_decision_api_checks_total" help:"Requests decided for other servers."`
 	Denied   uint64 `metric:"hotparam_decision_api_denied_total" help:"Requests denied for other servers."`
-	Rejected uint64 `metric:"hotparam_decision_api_rejected_total" help:"Questions of other servers that cannot be read."`
+	Rejected uint64 `metric:"hotparam_decision_api_rejected_total" help:"Malformed requests of other servers."`
 }
 
 // Decide returns the handler. The handler ignores the path; mount it at /v1/decide. Decide panics on a nil gate.

@@ -113,11 +113,11 @@ type counters struct {
 type Stats struct {
 	Polls     uint64 `metric:"hotparam_edge_polls_total" help:"Polls of gateways that decide themselves."`
 	Entries   int64  `metric:"hotparam_edge_entries" help:"Keys and clients that gateways ask about."`
-	AskAll    int64  `metric:"hotparam_edge_ask_all" help:"1 while gateways have to ask about every request."`
+	AskAll    int64  `metric:"hotparam_edge_ask_all" help:"1 while gateways must ask about every request."`
 	Differing uint64 `metric:"hotparam_edge_other_rules_total" help:"Polls of gateways whose file was written from other rules."`
 	Counted   uint64 `metric:"hotparam_edge_counted_total" help:"Requests that gateways decided without asking."`
-	Lost      uint64 `metric:"hotparam_edge_lost_total" help:"Requests that gateways decided without asking and could not count."`
-	Invalid   uint64 `metric:"hotparam_edge_invalid_total" help:"Counts of gateways that cannot be read."`
+	Lost      uint64 `metric:"hotparam_edge_lost_total" help:"Requests that gateways decided without asking and did not count."`
+	Invalid   uint64 `metric:"hotparam_edge_invalid_total" help:"Malformed counts of gateways."`
 	Suspected uint64 `metric:"hotparam_edge_suspects_total" help:"Clients that gateways began to ask about because they send many requests."`
 }
 

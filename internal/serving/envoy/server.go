@@ -78,13 +78,13 @@ type Server struct {
 type Stats struct {
 	Checks       uint64 `metric:"hotparam_envoy_checks_total" help:"Requests and descriptors that Envoy asked about."`
 	Denied       uint64 `metric:"hotparam_envoy_denied_total" help:"Requests and descriptors of Envoy that were denied."`
-	Malformed    uint64 `metric:"hotparam_envoy_malformed_total" help:"Calls of Envoy that describe no request."`
+	Malformed    uint64 `metric:"hotparam_envoy_malformed_total" help:"Malformed calls of Envoy."`
 	TooLong      uint64 `metric:"hotparam_envoy_too_long_total" help:"Requests of Envoy that were denied because their header is longer than 1 MiB."`
-	ManyFields   uint64 `metric:"hotparam_envoy_many_fields_total" help:"Requests of Envoy with more than 1000 header fields; fields that nothing names are ignored."`
-	Surplus      uint64 `metric:"hotparam_envoy_surplus_descriptors_total" help:"Descriptors of Envoy that were not decided because they are beyond 100 of a call, or have more than 100 entries."`
-	Busy         uint64 `metric:"hotparam_envoy_busy_total" help:"Calls of Envoy without an answer because those under way take all memory that they may have."`
+	ManyFields   uint64 `metric:"hotparam_envoy_many_fields_total" help:"Requests of Envoy with more than 1000 header fields; fields that no rule or setting names are ignored."`
+	Surplus      uint64 `metric:"hotparam_envoy_surplus_descriptors_total" help:"Descriptors of Envoy without a decision because their call has more than 100, or they have more than 100 entries."`
+	Busy         uint64 `metric:"hotparam_envoy_busy_total" help:"Calls of Envoy without a response because open calls use all memory that is allowed for them."`
 	Unauthorized uint64 `metric:"hotparam_envoy_unauthorized_total" help:"Calls without the token."`
-	Unsupported  uint64 `metric:"hotparam_envoy_unsupported_total" help:"Descriptors that ask to give hits back, which is not done."`
+	Unsupported  uint64 `metric:"hotparam_envoy_unsupported_total" help:"Descriptors that request a refund of hits, which is not supported."`
 }
 
 // Bounds of one connection and one call.

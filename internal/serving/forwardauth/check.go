@@ -58,8 +58,8 @@ type Handler struct {
 type Stats struct {
 	Checks    uint64 `metric:"hotparam_check_checks_total" help:"Requests that a gateway asked about."`
 	Denied    uint64 `metric:"hotparam_check_denied_total" help:"Requests that a gateway asked about and that were denied."`
-	Repeated  uint64 `metric:"hotparam_check_repeated_total" help:"Checks answered as an earlier check of the same request id and not charged."`
-	Malformed uint64 `metric:"hotparam_check_malformed_total" help:"Checks that describe no request in the dialect of the listener; they are denied."`
+	Repeated  uint64 `metric:"hotparam_check_repeated_total" help:"Checks that repeat the request id of an earlier check; they have its verdict and are not charged."`
+	Malformed uint64 `metric:"hotparam_check_malformed_total" help:"Checks that are malformed in the dialect of the listener; they are denied."`
 }
 
 // New returns a handler. Its error names the wrong setting.

@@ -92,24 +92,24 @@ func (p *Port) Close() error { return p.conns.Close() }
 
 // Stats are counters since the start, and Open as a current value.
 type Stats struct {
-	Open      int64  `metric:"hotparam_listener_open" help:"Connections that are open."`
-	Rejected  uint64 `metric:"hotparam_listener_rejected_total" help:"Connections rejected because all were taken by requests under way."`
+	Open      int64  `metric:"hotparam_listener_open" help:"Open connections."`
+	Rejected  uint64 `metric:"hotparam_listener_rejected_total" help:"Connections rejected because requests were in progress on all open connections."`
 	Evicted   uint64 `metric:"hotparam_listener_evicted_total" help:"Idle connections closed to make room for new ones."`
-	Headers   uint64 `metric:"hotparam_listener_headers_rejected_total" help:"HTTP/2 requests rejected because those under way, of their client (431) or of all (503), take too much memory."`
-	Slow      uint64 `metric:"hotparam_listener_slow_total" help:"Requests whose body came too slowly."`
-	Prefaces  uint64 `metric:"hotparam_listener_prefaces_total" help:"HTTP/2 prefaces where none belongs; answered 505."`
-	Floods    uint64 `metric:"hotparam_listener_floods_total" help:"HTTP/2 connections ended because they sent control frames, such as PING, without requests, or took requests back at once."`
+	Headers   uint64 `metric:"hotparam_listener_headers_rejected_total" help:"HTTP/2 requests rejected because open requests, of their client (431) or of all clients (503), take too much memory."`
+	Slow      uint64 `metric:"hotparam_listener_slow_total" help:"Requests whose body arrived too slowly."`
+	Prefaces  uint64 `metric:"hotparam_listener_prefaces_total" help:"Misplaced HTTP/2 prefaces; answered 505."`
+	Floods    uint64 `metric:"hotparam_listener_floods_total" help:"HTTP/2 connections ended because they sent control frames, such as PING, without requests, or cancelled requests at once."`
 	Ambiguous uint64 `metric:"hotparam_listener_ambiguous_total" help:"Requests with Transfer-Encoding and Content-Length, or Transfer-Encoding in HTTP/1.0; answered 400."`
-	NoHeader  uint64 `metric:"hotparam_listener_no_proxy_header_total" help:"Connections of trusted proxies ended because they did not begin with a PROXY header."`
+	NoHeader  uint64 `metric:"hotparam_listener_no_proxy_header_total" help:"Connections of trusted proxies closed because they did not begin with a PROXY header."`
 	// MemoryBound leaves out bodies and the memory of handlers.
-	MemoryBound int64 `metric:"hotparam_listener_memory_bound_bytes" help:"Most bytes that connections and headers of requests take; 0: max_connections sets no bound."`
+	MemoryBound int64 `metric:"hotparam_listener_memory_bound_bytes" help:"Maximum bytes for connections and headers of requests. 0: no bound, because max_connections is 0."`
 	// Certificate is absent without TLS.
 	Certificate *CertificateStats
 }
 
 type CertificateStats struct {
-	Valid   bool      `metric:"hotparam_listener_certificate_valid" help:"1; 0 while the files changed and cannot be used, and the certificate from before goes on."`
-	Expires time.Time `metric:"hotparam_listener_certificate_expires_timestamp_seconds" help:"When the certificate in use expires, in unix seconds."`
+	Valid   bool      `metric:"hotparam_listener_certificate_valid" help:"1, or 0 while changed files cannot be used and the previous certificate stays in use."`
+	Expires time.Time `metric:"hotparam_listener_certificate_expires_timestamp_seconds" help:"Time at which the certificate in use expires, in unix seconds."`
 }
 
 func (p *Port) Stats() Stats {

@@ -48,7 +48,7 @@ type Options struct {
 
 type Stats struct {
 	Requests  uint64 `metric:"hotparam_mirror_requests_total" help:"Copied requests received."`
-	Unmatched uint64 `metric:"hotparam_mirror_unmatched_total" help:"Copied requests that no rule counts."`
+	Unmatched uint64 `metric:"hotparam_mirror_unmatched_total" help:"Copied requests that match no rule."`
 	Malformed uint64 `metric:"hotparam_mirror_malformed_total" help:"Copied requests counted under a reserved key, because their parameters are out of bounds."`
 	LeftOut   uint64 `metric:"hotparam_mirror_left_out_total" help:"Copied requests that waited while this process stood still; not counted."`
 }

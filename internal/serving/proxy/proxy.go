@@ -99,10 +99,10 @@ func (p *Proxy) upstreamFor(v *verdict.Verdict) *upstream {
 // Stats are the counters of a proxy since it was built.
 type Stats struct {
 	Denied   uint64 `metric:"hotparam_proxy_denied_total" help:"Requests denied."`
-	Unrouted uint64 `metric:"hotparam_proxy_unrouted_total" help:"Requests sent to the default upstream because the one of their rule does not exist."`
+	Unrouted uint64 `metric:"hotparam_proxy_unrouted_total" help:"Requests sent to the default upstream because their class names an unknown upstream."`
 	// Rejected counts requests whose target or host no server should take, or that could not be sent on byte for byte:
 	// with a raw "#", space, control character or backslash, a scheme without "//", or an invalid host.
-	Rejected      uint64 `metric:"hotparam_proxy_rejected_total" help:"Requests rejected because no server should accept their target or host."`
+	Rejected      uint64 `metric:"hotparam_proxy_rejected_total" help:"Requests rejected because their target or host is invalid for any server."`
 	Connects      uint64 `metric:"hotparam_proxy_connects_total" help:"CONNECT requests, which are rejected with 405."`
 	DroppedFields uint64 `metric:"hotparam_proxy_dropped_fields_total" help:"Header fields removed because their name has an underscore."`
 	// Upstreams holds the counters of the upstreams by name.
@@ -113,8 +113,8 @@ type Stats struct {
 type UpstreamStats struct {
 	Requests  uint64 `metric:"hotparam_proxy_upstreams_requests_total" help:"Requests forwarded to this upstream."`
 	Failures  uint64 `metric:"hotparam_proxy_upstreams_failures_total" help:"Requests that this upstream did not answer."`
-	Abandoned uint64 `metric:"hotparam_proxy_upstreams_abandoned_total" help:"Requests whose client left before this upstream answered, or did not send a whole body."`
-	Failing   bool   `metric:"hotparam_proxy_upstreams_failing" help:"1 while this upstream answers no request, or each with a status of 500 or above."`
+	Abandoned uint64 `metric:"hotparam_proxy_upstreams_abandoned_total" help:"Requests whose client left before this upstream responded, or did not send a complete body."`
+	Failing   bool   `metric:"hotparam_proxy_upstreams_failing" help:"1 while this upstream answers no request, or every request with a status of 500 or above."`
 }
 
 func (p *Proxy) Stats() Stats {

@@ -40,19 +40,19 @@ func sourceOf(f *fetch) source {
 
 // Stats are the counters of a cache since it was built. Bytes and Entries are current values.
 type Stats struct {
-	Hits        uint64            `metric:"hotparam_cache_hits_total" help:"Requests answered with a fresh answer from the cache."`
-	Stale       uint64            `metric:"hotparam_cache_stale_total" help:"Requests answered with a stale answer from the cache."`
-	Fetched     uint64            `metric:"hotparam_cache_fetches_total" help:"Requests that the cache made for answers that it may keep."`
-	Failed      uint64            `metric:"hotparam_cache_failed_fetches_total" help:"Requests that the cache made whose answers it could not keep or give."`
-	FetchDenied uint64            `metric:"hotparam_cache_denied_fetches_total" help:"Requests that the cache did not make because the limits of the key denied them."`
-	Collapsed   uint64            `metric:"hotparam_cache_collapsed_total" help:"Times that a request waited for the answer to another one."`
-	TimedOut    uint64            `metric:"hotparam_cache_timeouts_total" help:"Requests denied because they waited too long and nothing stale was left."`
-	Bypassed    map[string]uint64 `metric:"hotparam_cache_bypassed_total" label:"reason" help:"Requests that passed by the cache, by reason."`
-	NotStored   map[string]uint64 `metric:"hotparam_cache_not_stored_total" label:"reason" help:"Answers that the cache did not keep, by reason."`
+	Hits        uint64            `metric:"hotparam_cache_hits_total" help:"Requests answered with a fresh response from the cache."`
+	Stale       uint64            `metric:"hotparam_cache_stale_total" help:"Requests answered with a stale response from the cache."`
+	Fetched     uint64            `metric:"hotparam_cache_fetches_total" help:"Requests by the cache for responses that it may store."`
+	Failed      uint64            `metric:"hotparam_cache_failed_fetches_total" help:"Requests by the cache whose responses could neither be stored nor delivered."`
+	FetchDenied uint64            `metric:"hotparam_cache_denied_fetches_total" help:"Requests that the cache did not send because the limits of the key denied them."`
+	Collapsed   uint64            `metric:"hotparam_cache_collapsed_total" help:"Times that a request waited for the response to another request."`
+	TimedOut    uint64            `metric:"hotparam_cache_timeouts_total" help:"Requests denied because they waited too long and the cache had no stale response."`
+	Bypassed    map[string]uint64 `metric:"hotparam_cache_bypassed_total" label:"reason" help:"Requests that bypassed the cache, by reason."`
+	NotStored   map[string]uint64 `metric:"hotparam_cache_not_stored_total" label:"reason" help:"Responses that the cache did not store, by reason."`
 	Evicted     uint64            `metric:"hotparam_cache_evicted_total" help:"Entries evicted to make room for others."`
 	Purged      uint64            `metric:"hotparam_cache_purged_total" help:"Entries removed by a purge."`
-	Entries     uint64            `metric:"hotparam_cache_entries" help:"Entries now."`
-	Bytes       int64             `metric:"hotparam_cache_bytes" help:"Bytes of all entries now."`
+	Entries     uint64            `metric:"hotparam_cache_entries" help:"Entries of the cache."`
+	Bytes       int64             `metric:"hotparam_cache_bytes" help:"Bytes of all entries."`
 }
 
 // SilentStats counts the stored responses to one rule's requests to one upstream that came with neither Cache-Control
@@ -60,7 +60,7 @@ type Stats struct {
 type SilentStats struct {
 	Rule     string `label:"rule"`
 	Upstream string `label:"upstream"`
-	Stored   uint64 `metric:"hotparam_cache_silent_answers_total" help:"Answers that the cache stored although they came with neither Cache-Control nor Vary; hotparam doctor prints a remedy."`
+	Stored   uint64 `metric:"hotparam_cache_silent_answers_total" help:"Responses that the cache stored although they had neither Cache-Control nor Vary; hotparam doctor prints a remedy."`
 }
 
 // Stats reads the counters.

@@ -53,7 +53,7 @@ type Agent struct {
 type Stats struct {
 	Checks         uint64 `metric:"hotparam_spoe_checks_total" help:"Requests that HAProxy asked about."`
 	Denied         uint64 `metric:"hotparam_spoe_denied_total" help:"Requests of HAProxy that were denied."`
-	Malformed      uint64 `metric:"hotparam_spoe_malformed_total" help:"Messages of HAProxy that describe no request; they are denied."`
+	Malformed      uint64 `metric:"hotparam_spoe_malformed_total" help:"Malformed messages of HAProxy; they are denied."`
 	ProtocolErrors uint64 `metric:"hotparam_spoe_protocol_errors_total" help:"Connections ended because their peer did not speak the protocol."`
 }
 

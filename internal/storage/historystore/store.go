@@ -72,8 +72,8 @@ type Store struct {
 // Stats holds counters since the start, and the present Bytes and Failing.
 type Stats struct {
 	Written  uint64 `metric:"hotparam_history_written_total" help:"Minutes and events written to the history."`
-	Dropped  uint64 `metric:"hotparam_history_dropped_total" help:"Minutes and events that could not be written, or came faster than the disk."`
-	Failures uint64 `metric:"hotparam_history_failures_total" help:"Writes and openings of the history that failed."`
+	Dropped  uint64 `metric:"hotparam_history_dropped_total" help:"Minutes and events lost because writing failed or the disk was too slow."`
+	Failures uint64 `metric:"hotparam_history_failures_total" help:"Failed attempts to open or write the history."`
 	SetAside uint64 `metric:"hotparam_history_set_aside_total" help:"Damaged files of the history that were set aside."`
 	Bytes    int64  `metric:"hotparam_history_bytes" help:"Bytes of the history's files."`
 	Failing  bool   `metric:"hotparam_history_failing" help:"1 while the history is not written."`

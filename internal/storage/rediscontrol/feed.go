@@ -118,20 +118,20 @@ type Stats struct {
 	Published          uint64  `metric:"hotparam_redis_published_total" help:"Hot sets written to Redis."`
 	PublishedWhole     uint64  `metric:"hotparam_redis_published_whole_total" help:"Hot sets written whole and not as changes."`
 	PublishedBytes     uint64  `metric:"hotparam_redis_published_bytes_total" help:"Bytes of hot sets and changes written."`
-	Publishing         bool    `metric:"hotparam_redis_publishing" help:"1 while this aggregator is the active one of its id."`
-	Takeovers          uint64  `metric:"hotparam_redis_takeovers_total" help:"Times that this aggregator became the active one of its id."`
-	Fenced             uint64  `metric:"hotparam_redis_fenced_total" help:"Hot sets that Redis rejected because another aggregator is active or a newer set is there."`
+	Publishing         bool    `metric:"hotparam_redis_publishing" help:"1 while this aggregator is the active aggregator of its id."`
+	Takeovers          uint64  `metric:"hotparam_redis_takeovers_total" help:"Times that this aggregator became the active aggregator of its id."`
+	Fenced             uint64  `metric:"hotparam_redis_fenced_total" help:"Hot sets that Redis rejected because another aggregator is active or Redis holds a newer set."`
 	PublishErrors      uint64  `metric:"hotparam_redis_publish_errors_total" help:"Writes of a hot set that failed."`
 	ReportErrors       uint64  `metric:"hotparam_redis_report_errors_total" help:"Reports of this limiter that could not be written."`
 	ReportKeysCut      uint64  `metric:"hotparam_redis_report_keys_cut_total" help:"Keys left out of reports that had too many."`
-	OverridesLost      uint64  `metric:"hotparam_redis_overrides_lost_total" help:"Times that Redis was found with older overrides than those in force here."`
+	OverridesLost      uint64  `metric:"hotparam_redis_overrides_lost_total" help:"Times that Redis held older overrides than this process."`
 	OverridesRestored  uint64  `metric:"hotparam_redis_overrides_restored_total" help:"Times that this process wrote the overrides in force back to Redis."`
-	OverridesBehind    bool    `metric:"hotparam_redis_overrides_behind" help:"1 while Redis has older overrides than are in force here, and this process may not write."`
+	OverridesBehind    bool    `metric:"hotparam_redis_overrides_behind" help:"1 while Redis holds older overrides than this process, which may not write."`
 	CopyFailing        bool    `metric:"hotparam_redis_overrides_copy_failing" help:"1 while the copy of the overrides on disk cannot be written."`
-	OverridesMalformed uint64  `metric:"hotparam_redis_override_entries_malformed_total" help:"Stored overrides that cannot be read, each time one is met."`
+	OverridesMalformed uint64  `metric:"hotparam_redis_override_entries_malformed_total" help:"Malformed overrides in Redis, counted at each read."`
 	AuditDropped       uint64  `metric:"hotparam_redis_audit_dropped_total" help:"Changes of overrides that this process dropped from the audit in Redis because it was full."`
 	AuditBytes         float64 `metric:"hotparam_redis_audit_bytes" help:"Size of the audit of overrides in Redis after the last write of this process."`
-	ReportsMalformed   uint64  `metric:"hotparam_redis_reports_malformed_total" help:"Stored reports that cannot be read, each time one is met."`
+	ReportsMalformed   uint64  `metric:"hotparam_redis_reports_malformed_total" help:"Malformed reports in Redis, counted at each read."`
 }
 
 // FollowStats describes how well a follower keeps up with Redis.
@@ -141,7 +141,7 @@ type FollowStats struct {
 	Notices       uint64  `metric:"_notices_total" help:"Notices of a change received ({})."`
 	MissedNotices uint64  `metric:"_missed_notices_total" help:"Changes found by polling that no notice announced ({})."`
 	Reconnects    uint64  `metric:"_reconnects_total" help:"Times that the subscription to notices was renewed ({})."`
-	Malformed     uint64  `metric:"_malformed_total" help:"Stored sets that cannot be read ({})."`
+	Malformed     uint64  `metric:"_malformed_total" help:"Malformed sets in Redis ({})."`
 	Bytes         uint64  `metric:"_bytes_total" help:"Bytes of sets and changes read ({})."`
 	Whole         uint64  `metric:"_whole_total" help:"Sets read whole and not as changes ({})."`
 	Gaps          uint64  `metric:"_gaps_total" help:"Sets for which changes were missing ({})."`

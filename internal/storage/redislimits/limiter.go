@@ -231,14 +231,14 @@ type Stats struct {
 	Calls     uint64 `metric:"hotparam_redis_limits_calls_total" help:"Calls to Redis with decisions."`
 	Decisions uint64 `metric:"hotparam_redis_limits_decisions_total" help:"Decisions made by calls to Redis."`
 	// Merged counts decisions that cost Redis nothing more.
-	Merged   uint64 `metric:"hotparam_redis_limits_merged_total" help:"Decisions answered by an equal one of the same call."`
-	Largest  uint64 `metric:"hotparam_redis_limits_largest_call" help:"Most decisions that one call carried."`
+	Merged   uint64 `metric:"hotparam_redis_limits_merged_total" help:"Decisions answered by an equal decision of the same call."`
+	Largest  uint64 `metric:"hotparam_redis_limits_largest_call" help:"Maximum number of decisions in one call."`
 	Rejected uint64 `metric:"hotparam_redis_limits_rejected_total" help:"Decisions rejected because too many were waiting."`
-	Canceled uint64 `metric:"hotparam_redis_limits_canceled_total" help:"Decisions whose caller left before the answer."`
+	Canceled uint64 `metric:"hotparam_redis_limits_canceled_total" help:"Decisions whose caller left before the response."`
 	// Refunds counts refunds because another shard denied the request or failed, and RefundsLost the refunds that were
 	// not made or not confirmed. Both are 0 on one server, where a request is one call.
 	Refunds     uint64 `metric:"hotparam_redis_limits_refunds_total" help:"Charges refunded because another node of the cluster denied the request or failed."`
-	RefundsLost uint64 `metric:"hotparam_redis_limits_refunds_lost_total" help:"Charges to be given back that Redis did not confirm."`
+	RefundsLost uint64 `metric:"hotparam_redis_limits_refunds_lost_total" help:"Refunds that Redis did not confirm."`
 }
 
 type counters struct {

@@ -48,8 +48,8 @@ type waitingRefund struct {
 
 // RefundsStats counts charges to refund, by their cost.
 type RefundsStats struct {
-	Refunded uint64 `metric:"hotparam_redis_limits_refunded_total" help:"Cost given back to limits in Redis because of the status of an answer."`
-	Lost     uint64 `metric:"hotparam_redis_limits_refunded_lost_total" help:"Cost that should have been given back and stays charged: Redis did not answer, or the limit has changed."`
+	Refunded uint64 `metric:"hotparam_redis_limits_refunded_total" help:"Cost refunded to limits in Redis because of the status of a response."`
+	Lost     uint64 `metric:"hotparam_redis_limits_refunded_lost_total" help:"Refunds that failed because Redis did not answer or the limit has changed; the cost stays charged."`
 }
 
 // Refunds returns a part that refunds charges that others have made to this limiter.

@@ -87,11 +87,11 @@ type Windows struct {
 // WindowsStats counts exchanges of sums. Subjects and Stale are current values.
 type WindowsStats struct {
 	Exchanges uint64 `metric:"hotparam_windows_exchanges_total" help:"Exchanges of sums with Redis, for each shard."`
-	Errors    uint64 `metric:"hotparam_windows_errors_total" help:"Exchanges of sums that failed; clients are held to local counts."`
+	Errors    uint64 `metric:"hotparam_windows_errors_total" help:"Failed exchanges of sums; until the next one, clients are limited by local counts."`
 	Sums      uint64 `metric:"hotparam_windows_sums_total" help:"Sums sent, each of one client and window."`
-	Rejected  uint64 `metric:"hotparam_windows_rejected_total" help:"Sums that Redis did not take: their key holds something else or is full."`
-	Untracked uint64 `metric:"hotparam_windows_untracked_total" help:"Requests allowed whose client had no place in memory; other limiters do not count them."`
-	Subjects  int64  `metric:"hotparam_windows_subjects" help:"Clients whose sums are kept."`
+	Rejected  uint64 `metric:"hotparam_windows_rejected_total" help:"Sums that Redis rejected because their key is full or holds other data."`
+	Untracked uint64 `metric:"hotparam_windows_untracked_total" help:"Requests allowed without a place in memory for their client; other limiters do not count them."`
+	Subjects  int64  `metric:"hotparam_windows_subjects" help:"Clients with sums in memory."`
 	// Stale is the number of shards whose last exchange failed; one server has one shard.
 	Stale int64         `metric:"hotparam_windows_stale" help:"Shards whose last exchange failed."`
 	Last  time.Duration `metric:"hotparam_windows_last_seconds" help:"Duration of the last exchange."`

@@ -6,23 +6,23 @@ import "time"
 type Stats struct {
 	Polls           uint64        `metric:"hotparam_graphite_polls_total" help:"Polls that ended."`
 	Failed          uint64        `metric:"hotparam_graphite_failed_total" help:"Polls that failed."`
-	Series          int64         `metric:"hotparam_graphite_series" help:"Series in the answer to the last poll."`
-	Tracked         int64         `metric:"hotparam_graphite_tracked" help:"Series remembered, so that none is counted twice."`
+	Series          int64         `metric:"hotparam_graphite_series" help:"Series in the response to the last poll."`
+	Tracked         int64         `metric:"hotparam_graphite_tracked" help:"Series in memory, so that each value is counted once."`
 	Buckets         uint64        `metric:"hotparam_graphite_buckets_total" help:"New values read, one for each series and flush."`
 	Requests        uint64        `metric:"hotparam_graphite_requests_total" help:"Requests counted by the values read from Graphite."`
-	DroppedForeign  uint64        `metric:"hotparam_graphite_dropped_foreign_total" help:"Series of other programs in the answers."`
-	DroppedName     uint64        `metric:"hotparam_graphite_dropped_name_total" help:"Series in the answers whose name cannot be read."`
-	DroppedFull     uint64        `metric:"hotparam_graphite_dropped_full_total" help:"Series in the answers beyond the most that are remembered."`
+	DroppedForeign  uint64        `metric:"hotparam_graphite_dropped_foreign_total" help:"Series of other programs in the responses."`
+	DroppedName     uint64        `metric:"hotparam_graphite_dropped_name_total" help:"Series in the responses with a malformed name."`
+	DroppedFull     uint64        `metric:"hotparam_graphite_dropped_full_total" help:"Series in the responses beyond graphite.max_series."`
 	DroppedValue    uint64        `metric:"hotparam_graphite_dropped_value_total" help:"Points with an impossible value or time."`
 	DroppedOld      uint64        `metric:"hotparam_graphite_dropped_old_total" help:"Requests that are older than every window; not counted."`
 	DroppedShift    uint64        `metric:"hotparam_graphite_dropped_shift_total" help:"Requests in the seconds left out because the delay became shorter or Graphite's clock was set."`
-	ClockDifference time.Duration `metric:"hotparam_graphite_clock_difference_seconds" help:"Graphite's clock less ours."`
+	ClockDifference time.Duration `metric:"hotparam_graphite_clock_difference_seconds" help:"Graphite's clock minus the clock of this machine."`
 	// Delay is the longest recent lag between requests and the poll that brought their count.
-	Delay         time.Duration `metric:"hotparam_graphite_delay_seconds" help:"How far counts are moved towards the present, because Graphite has them late."`
+	Delay         time.Duration `metric:"hotparam_graphite_delay_seconds" help:"Seconds by which counts are moved towards the present, because Graphite delivers them late."`
 	Step          time.Duration `metric:"hotparam_graphite_step_seconds" help:"Time between two points in Graphite; if longer than the flush interval, counts are lost."`
 	Took          time.Duration `metric:"hotparam_graphite_took_seconds" help:"Duration of the last poll."`
-	LastSuccess   time.Time     `metric:"hotparam_graphite_last_success_timestamp_seconds" help:"When a poll last succeeded, in unix seconds."`
-	LastHeartbeat time.Time     `metric:"hotparam_graphite_last_heartbeat_timestamp_seconds" help:"When a poll last brought new heartbeats of senders, in unix seconds."`
+	LastSuccess   time.Time     `metric:"hotparam_graphite_last_success_timestamp_seconds" help:"Time at which a poll last succeeded, in unix seconds."`
+	LastHeartbeat time.Time     `metric:"hotparam_graphite_last_heartbeat_timestamp_seconds" help:"Time at which a poll last returned new heartbeats of senders, in unix seconds."`
 	// Err is the error of the last poll, or "" if it succeeded.
 	Err string
 }

@@ -228,13 +228,13 @@ type ProducerStats struct {
 	// Sent and Dropped count requests. Records that a broker wrote without confirming them are among the dropped, so
 	// that more requests may have arrived than Sent, never fewer.
 	Sent    uint64 `metric:"hotparam_kafka_sent_total" help:"Requests whose counts Kafka confirmed."`
-	Dropped uint64 `metric:"hotparam_kafka_dropped_total" help:"Requests whose counts were dropped because no broker confirmed them in time, or because the counts of one key are larger than the topic takes."`
+	Dropped uint64 `metric:"hotparam_kafka_dropped_total" help:"Requests whose counts were dropped because no broker confirmed them in time, or because the counts of one key exceed the maximum size of the topic."`
 	// Invalid is the number of counts without a key, with a key over 65536 bytes, or with n outside of 1 to 2^40.
-	Invalid   uint64 `metric:"hotparam_kafka_invalid_total" help:"Counts that cannot be written: a key or a number out of bounds."`
+	Invalid   uint64 `metric:"hotparam_kafka_invalid_total" help:"Counts that cannot be written because a key or a number is out of bounds."`
 	Records   uint64 `metric:"hotparam_kafka_records_total" help:"Records written."`
-	Errors    uint64 `metric:"hotparam_kafka_errors_total" help:"Attempts to write a record that failed."`
+	Errors    uint64 `metric:"hotparam_kafka_errors_total" help:"Failed attempts to write a record."`
 	Queued    int64  `metric:"hotparam_kafka_queued" help:"Pairs of key and second that Kafka has not confirmed."`
-	Connected int64  `metric:"hotparam_kafka_connected" help:"1 while the brokers take the records sent."`
+	Connected int64  `metric:"hotparam_kafka_connected" help:"1 while the brokers accept records."`
 }
 
 func (p *Producer) Stats() ProducerStats {

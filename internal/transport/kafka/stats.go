@@ -9,7 +9,7 @@ import (
 
 // ConsumerStats holds the counters of a Consumer. All fields but Partitions, Topic, Lag and Partition only grow.
 type ConsumerStats struct {
-	Records uint64 `metric:"hotparam_kafka_in_records_total" help:"Records read, those read again included."`
+	Records uint64 `metric:"hotparam_kafka_in_records_total" help:"Records read, including repeated reads."`
 	// Reread is the number of backlog records of partitions that moved: records below the offset that the group had
 	// committed. The others were read once, if members committed before they left.
 	Reread     uint64                    `metric:"hotparam_kafka_in_reread_total" help:"Records that a former owner of the partition had read already."`
@@ -17,22 +17,22 @@ type ConsumerStats struct {
 	Jumps      uint64                    `metric:"hotparam_kafka_in_jumps_total" help:"Times that records were skipped."`
 	Counts     uint64                    `metric:"hotparam_kafka_in_counts_total" help:"Pairs of key and second read."`
 	Requests   uint64                    `metric:"hotparam_kafka_in_requests_total" help:"Requests counted by the records read from Kafka."`
-	Malformed  uint64                    `metric:"hotparam_kafka_in_malformed_total" help:"Records that cannot be read."`
+	Malformed  uint64                    `metric:"hotparam_kafka_in_malformed_total" help:"Malformed records."`
 	Oversized  uint64                    `metric:"hotparam_kafka_in_oversized_total" help:"Records skipped because their batch decompresses to more than 8 MiB."`
 	Foreign    uint64                    `metric:"hotparam_kafka_in_foreign_total" help:"Records of other namespaces; not counted."`
 	Duplicates uint64                    `metric:"hotparam_kafka_in_duplicates_total" help:"Records that were read before; not counted again."`
-	Misplaced  uint64                    `metric:"hotparam_kafka_in_misplaced_total" help:"Records whose first key belongs to another partition: their producer does not follow docs/protocol.md, or partitions were added."`
+	Misplaced  uint64                    `metric:"hotparam_kafka_in_misplaced_total" help:"Records whose first key belongs to another partition, because their producer does not follow docs/protocol.md or partitions were added."`
 	Errors     uint64                    `metric:"hotparam_kafka_in_errors_total" help:"Errors that the Kafka client reported."`
 	Partitions int64                     `metric:"hotparam_kafka_in_partitions" help:"Partitions that this process reads."`
-	Topic      int64                     `metric:"hotparam_kafka_in_topic_partitions" help:"Partitions of the topic; the aggregators of a group together read all of them."`
-	Strangers  int64                     `metric:"hotparam_kafka_in_strangers" help:"Kinds of members of the consumer group that are not aggregators of this namespace, by client id; they take its partitions."`
-	Lag        time.Duration             `metric:"hotparam_kafka_in_lag_seconds" help:"How long the oldest unread record of these partitions has been waiting, at most."`
+	Topic      int64                     `metric:"hotparam_kafka_in_topic_partitions" help:"Partitions of the topic; together the aggregators of a group read all of them."`
+	Strangers  int64                     `metric:"hotparam_kafka_in_strangers" help:"Client ids in the consumer group that are not aggregators of this namespace. Their members take its partitions."`
+	Lag        time.Duration             `metric:"hotparam_kafka_in_lag_seconds" help:"Upper bound of the age of the oldest unread record of these partitions."`
 	Partition  map[string]PartitionStats `label:"partition"`
 }
 
 // PartitionStats holds the state of one partition that is read now.
 type PartitionStats struct {
-	Lag time.Duration `metric:"hotparam_kafka_in_partition_lag_seconds" help:"How long this partition's oldest unread record has been waiting, at most."`
+	Lag time.Duration `metric:"hotparam_kafka_in_partition_lag_seconds" help:"Upper bound of the age of this partition's oldest unread record."`
 }
 
 func (c *Consumer) Stats() ConsumerStats {

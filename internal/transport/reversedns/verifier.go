@@ -80,7 +80,7 @@ type Stats struct {
 	Unverified int    `metric:"hotparam_crawlers_unverified" help:"Addresses in memory that are not verified."`
 	Lookups    uint64 `metric:"hotparam_crawlers_lookups_total" help:"Addresses looked up in DNS, both ways."`
 	Failures   uint64 `metric:"hotparam_crawlers_failures_total" help:"Look-ups of addresses that DNS did not answer."`
-	Dropped    uint64 `metric:"hotparam_crawlers_dropped_total" help:"Look-ups dropped because too many were waiting, of all or of a network; they are tried when the address comes again."`
+	Dropped    uint64 `metric:"hotparam_crawlers_dropped_total" help:"Look-ups dropped because too many were waiting, in total or for a network. They are repeated at the next request of the address."`
 }
 
 // New builds a verifier. If dns is nil, it uses the system's resolver.

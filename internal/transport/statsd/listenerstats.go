@@ -23,8 +23,8 @@ type LineStats struct {
 	IgnoredTypes uint64 `metric:"hotparam_statsd_in_other_types_total" help:"Lines with our names that are neither counters nor sets, and events and service checks; normal."`
 	// Malformed is the number of lines that could not be read, were longer than MaxLine, or were cut off by the end of
 	// a connection.
-	Malformed uint64 `metric:"hotparam_statsd_in_malformed_total" help:"Lines that cannot be read."`
-	NamesFull uint64 `metric:"hotparam_statsd_in_names_full_total" help:"Times that all known metric names were forgotten to make room; nothing is lost by it."`
+	Malformed uint64 `metric:"hotparam_statsd_in_malformed_total" help:"Malformed lines."`
+	NamesFull uint64 `metric:"hotparam_statsd_in_names_full_total" help:"Times that all cached metric names were discarded to make room. No counts are lost."`
 }
 
 // ListenerStats holds the counters of a Listener. All fields but ReceiveBuffer and Connections only grow.
@@ -33,7 +33,7 @@ type ListenerStats struct {
 	// MalformedBy holds the malformed lines by their fault.
 	MalformedBy   map[string]MalformedStats `label:"reason"`
 	KernelDrops   uint64                    `metric:"hotparam_statsd_in_kernel_drops_total" help:"Datagrams lost because the receive buffer was full."`
-	ReceiveBuffer int64                     `metric:"hotparam_statsd_in_receive_buffer_bytes" help:"Size of the smallest receive buffer in bytes; 0 where the system does not report it."`
+	ReceiveBuffer int64                     `metric:"hotparam_statsd_in_receive_buffer_bytes" help:"Size of the smallest receive buffer in bytes, or 0 if the system does not report it."`
 	// Sockets holds the datagram sockets by address, with a number if several share one.
 	Sockets             map[string]SocketStats `label:"socket"`
 	Connections         int64                  `metric:"hotparam_statsd_in_connections" help:"TCP connections that are open."`
@@ -56,7 +56,7 @@ type ForwardStats struct {
 	// Lines and Datagrams count the data that the kernel accepted; whether it arrived is unknown.
 	Lines     uint64 `metric:"hotparam_statsd_in_forward_lines_total" help:"Lines passed on to the next StatsD server."`
 	Datagrams uint64 `metric:"hotparam_statsd_in_forward_datagrams_total" help:"Datagrams passed on to the next StatsD server."`
-	Dropped   uint64 `metric:"hotparam_statsd_in_forward_dropped_total" help:"Lines that could not be passed on in time."`
+	Dropped   uint64 `metric:"hotparam_statsd_in_forward_dropped_total" help:"Lines that were not passed on in time."`
 	Errors    uint64 `metric:"hotparam_statsd_in_forward_errors_total" help:"Datagrams that could not be passed on."`
 	Refused   uint64 `metric:"hotparam_statsd_in_forward_refused_total" help:"Datagrams that the next server's host refused: nothing listens there."`
 }

@@ -245,5 +245,5 @@ var reasons = [faultCount]struct{ name, says string }{
 
 // MalformedStats holds the number of lines that were malformed for one reason.
 type MalformedStats struct {
-	Lines uint64 `metric:"hotparam_statsd_in_malformed_lines_total" help:"Lines that cannot be read, by their fault."`
+	Lines uint64 `metric:"hotparam_statsd_in_malformed_lines_total" help:"Malformed lines, by reason."`
 }

@@ -190,9 +190,9 @@ type ServerStats struct {
 	Dropped   uint64 `metric:"_dropped_total" help:"Requests whose counts were dropped because StatsD did not take them in time."`
 	Invalid   uint64 `metric:"_invalid_total" help:"Requests whose counts cannot be sent, because the metric's name would be too long."`
 	Lines     uint64 `metric:"_lines_total" help:"Lines handed to the kernel for StatsD."`
-	SetLines  uint64 `metric:"_set_lines_total" help:"Lines made that name clients of a key, lost ones included."`
+	SetLines  uint64 `metric:"_set_lines_total" help:"Lines written with clients of a key, including lost ones."`
 	Datagrams uint64 `metric:"_datagrams_total" help:"Datagrams handed to the kernel for StatsD."`
-	Errors    uint64 `metric:"_errors_total" help:"Name look-ups, sockets and writes that failed."`
+	Errors    uint64 `metric:"_errors_total" help:"Failed name look-ups, sockets and writes."`
 	Refused   uint64 `metric:"_refused_total" help:"Datagrams that the server's host refused: nothing listens there."`
 	Queued    int64  `metric:"_queued" help:"Counts that wait to be sent."`
 	Down      bool   `metric:"_down" help:"1 while counts cannot be sent, or do not arrive."`

@@ -137,11 +137,11 @@ type Service struct {
 
 // Stats are counters since the start, and the present number of streams.
 type Stats struct {
-	Changes         uint64 `metric:"hotparam_admin_changes_total" help:"Changes shown: keys that became hot or cooled, overrides."`
+	Changes         uint64 `metric:"hotparam_admin_changes_total" help:"Changes in the feed: keys that became hot or cold, and overrides."`
 	SampleErrors    uint64 `metric:"hotparam_admin_sample_errors_total" help:"Reports or overrides that could not be read."`
-	Streams         int64  `metric:"hotparam_admin_streams" help:"Event streams that are open."`
+	Streams         int64  `metric:"hotparam_admin_streams" help:"Open event streams."`
 	StreamsRejected uint64 `metric:"hotparam_admin_streams_rejected_total" help:"Event streams rejected because too many were open."`
-	StreamsDropped  uint64 `metric:"hotparam_admin_streams_dropped_total" help:"Event streams closed because their client did not read fast enough."`
+	StreamsDropped  uint64 `metric:"hotparam_admin_streams_dropped_total" help:"Event streams closed because their client read too slowly."`
 }
 
 // New builds a Service of a Config with its defaults. It starts nothing.

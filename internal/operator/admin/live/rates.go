@@ -204,14 +204,14 @@ const maxHottest = 100
 
 // Overview holds the numbers of hot keys and loops of the namespace.
 type Overview struct {
-	HotKeys int `metric:"hotparam_namespace_hot_keys" help:"Keys of the namespace that are hot, as this program sees it."`
-	Loops   int `metric:"hotparam_namespace_loops" help:"Keys of the namespace over their threshold because of one or a few clients; not hot, not limited."`
+	HotKeys int `metric:"hotparam_namespace_hot_keys" help:"Hot keys of the namespace in this program's copy of the hot set."`
+	Loops   int `metric:"hotparam_namespace_loops" help:"Loops of the namespace: keys over their threshold because of one or a few clients. They are neither hot nor limited."`
 	// Rules holds the hot keys by the name of the rule. It has every rule in force.
 	Rules map[string]RuleOverview `label:"rule"`
 }
 
 type RuleOverview struct {
-	HotKeys int     `metric:"hotparam_namespace_rule_hot_keys" help:"Keys of the namespace that are hot, by rule."`
+	HotKeys int     `metric:"hotparam_namespace_rule_hot_keys" help:"Hot keys of the namespace, by rule."`
 	HotRate float64 `metric:"hotparam_namespace_rule_hot_rate" help:"Requests per second of all of the rule's hot keys in the namespace."`
 }
 
