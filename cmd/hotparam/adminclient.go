@@ -25,12 +25,12 @@ const maxAnswer = 16 << 20
 type adminFlags struct {
 	Admin string `default:"http://127.0.0.1:9180" placeholder:"URL" help:"Admin listener of an aggregator, a limiter or hotparam serve."`
 	adminAccess
-	Timeout time.Duration `default:"5s" help:"Longest wait for the answer."`
+	Timeout time.Duration `default:"5s" help:"Longest wait for the response."`
 }
 
 type adminAccess struct {
-	Token     string `name:"token" env:"HOTPARAM_ADMIN_TOKEN" help:"Its token. Better set by the environment."`
-	TokenFile string `name:"token-file" env:"HOTPARAM_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File that holds its token."`
+	Token     string `name:"token" env:"HOTPARAM_ADMIN_TOKEN" help:"Token for the admin listener. Prefer the environment to the flag."`
+	TokenFile string `name:"token-file" env:"HOTPARAM_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token."`
 	CA        string `name:"admin-ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
 }
 
@@ -185,7 +185,7 @@ func authorOf(named string) string {
 
 // waitFlags are the flags of a command that can wait until its change holds everywhere.
 type waitFlags struct {
-	Wait time.Duration `placeholder:"DURATION" help:"Wait, at most so long (10s), until every limiter has the change; exit code 1 if one lags."`
+	Wait time.Duration `placeholder:"DURATION" help:"Longest wait (10s) until every limiter has the change; exit code 1 if a limiter still lags."`
 }
 
 // waitForAll waits until every limiter has the revision that is stored now.

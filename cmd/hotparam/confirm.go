@@ -19,7 +19,7 @@ type unconfirmed struct{ detail string }
 func (u *unconfirmed) Error() string { return u.detail + "; add --yes if that is meant" }
 
 type confirmFlags struct {
-	Yes bool `help:"Make the change although it reaches much or takes something away; without it you are asked."`
+	Yes bool `help:"Confirm a change that has a wide reach or removes something; without it you are asked."`
 }
 
 var confirmed = url.Values{"confirm": {"true"}}

@@ -26,7 +26,7 @@ type explainCmd struct {
 	Header   []string     `short:"H" sep:"none" placeholder:"'Name: value'" help:"A header of the requests."`
 	IP       string       `name:"ip" placeholder:"ADDRESS" help:"Address of the client."`
 	Names    config.Names `embed:"" prefix:"names."`
-	Requests []string     `arg:"" name:"method-or-url" help:"URLs or request targets; a method before them holds for those that follow."`
+	Requests []string     `arg:"" name:"method-or-url" help:"URLs or request targets; a method applies to the targets that follow it."`
 }
 
 // explanation is how one request is seen under one rule. The JSON names are a

@@ -11,8 +11,8 @@ import (
 )
 
 type gatewayCmd struct {
-	Nginx   gatewayNginxCmd   `cmd:"" help:"Print a file by which nginx makes keys itself."`
-	HAProxy gatewayHAProxyCmd `cmd:"" name:"haproxy" help:"Print a file by which HAProxy makes keys itself."`
+	Nginx   gatewayNginxCmd   `cmd:"" help:"Print a file with which nginx forms keys itself."`
+	HAProxy gatewayHAProxyCmd `cmd:"" name:"haproxy" help:"Print a file with which HAProxy forms keys itself."`
 }
 
 type gatewayRules struct {

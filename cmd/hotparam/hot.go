@@ -25,7 +25,7 @@ import (
 
 type hotCmd struct {
 	Ls    hotLsCmd    `cmd:"" help:"List hot keys and loops."`
-	Get   hotGetCmd   `cmd:"" help:"Tell of one key whether it is hot, and which limits hold it and why."`
+	Get   hotGetCmd   `cmd:"" help:"Print whether a key is hot, and the limits that apply to it and why."`
 	Watch hotWatchCmd `cmd:"" help:"Print each change of hot keys, loops and overrides as it happens."`
 	Reset hotResetCmd `cmd:"" help:"Reset the used part of the limits of a key or a client in all limiters."`
 }
@@ -33,9 +33,9 @@ type hotCmd struct {
 type hotLsCmd struct {
 	adminFlags
 	outputFlags
-	Limit int    `default:"50" help:"Most keys to list."`
-	Sort  string `enum:"rate,share,clients,since,key,allowed,denied,served" default:"rate" help:"By what: ${enum}."`
-	Find  string `placeholder:"TEXT" help:"Only keys and rules with this in their name."`
+	Limit int    `default:"50" help:"Maximum number of keys."`
+	Sort  string `enum:"rate,share,clients,since,key,allowed,denied,served" default:"rate" help:"Order: ${enum}."`
+	Find  string `placeholder:"TEXT" help:"Only keys and rules whose name contains this text."`
 }
 
 type hotAnswer struct {
@@ -145,8 +145,8 @@ func (c *adminFlags) fetchKey(ctx context.Context, key string) (a keyAnswer, raw
 
 type hotWatchCmd struct {
 	adminFlags
-	Output string `short:"o" enum:"lines,json" default:"lines" help:"How to print it: ${enum}, one a line."`
-	Find   string `placeholder:"TEXT" help:"Only keys with this in their name."`
+	Output string `short:"o" enum:"lines,json" default:"lines" help:"Form of the output: ${enum}, one change per line."`
+	Find   string `placeholder:"TEXT" help:"Only keys whose name contains this text."`
 }
 
 // Run prints changes until the stream ends, or until nothing has arrived for the time of --timeout, because a

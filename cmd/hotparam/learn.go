@@ -17,10 +17,10 @@ import (
 
 type learnCmd struct {
 	outputFlags
-	Out string `placeholder:"FILE" help:"Write the configuration there, which must not exist yet; without it, to standard output."`
+	Out string `placeholder:"FILE" help:"File for the configuration, which must not exist yet; default: standard output."`
 	logFormat
-	Lateness time.Duration `default:"10m" help:"How far behind by time a line may stand and still be put in order."`
-	MaxSpool int64         `default:"4294967296" placeholder:"BYTES" help:"Most bytes of standard input, or of a pipe, that are kept in a temporary file to be read again."`
+	Lateness time.Duration `default:"10m" help:"Maximum time by which a line may be late and still be sorted."`
+	MaxSpool int64         `default:"4294967296" placeholder:"BYTES" help:"Maximum bytes of standard input, or of a pipe, that are kept in a temporary file for a second reading."`
 	Files    []string      `arg:"" name:"file" help:"Access logs, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
 }
 

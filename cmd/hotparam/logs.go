@@ -25,7 +25,7 @@ import (
 // logFormat holds the options of commands that read logs.
 type logFormat struct {
 	Format    string `enum:"auto,${log_formats}" default:"auto" help:"Form of the lines: ${enum}. events is tab-separated: unix_seconds client method target."`
-	LogFormat string `placeholder:"FORM" help:"Form of the lines in place of --format, as log_format of nginx has it: '$$remote_addr \"$$request\" $$status $$msec'; or fields of JSON lines: json:time=ts,client=ip,target=url."`
+	LogFormat string `placeholder:"FORM" help:"Form of the lines in place of --format: nginx's log_format, '$$remote_addr \"$$request\" $$status $$msec', or fields of JSON lines: json:time=ts,client=ip,target=url."`
 }
 
 // shellArguments returns the options as a shell reads them, with a space before each, or "" if both have their
@@ -60,9 +60,9 @@ type replayCmd struct {
 	Config  string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
 	logFormat
 	outputFlags
-	Speed    string        `default:"max" help:"max, or how many seconds of the log pass in one: 1 is as it was. Changes nothing in the result."`
-	Lateness time.Duration `default:"10m" help:"How far behind by time a line may stand and still be put in order."`
-	MaxKeys  int           `default:"1000000" help:"Most keys, and most clients, that get a line of their own."`
+	Speed    string        `default:"max" help:"Seconds of the log per second, or max; 1 is the original speed. It does not change the result."`
+	Lateness time.Duration `default:"10m" help:"Maximum time by which a line may be late and still be sorted."`
+	MaxKeys  int           `default:"1000000" help:"Maximum number of keys, and of clients, with a line of their own."`
 	Top      int           `default:"20" help:"Rows of a table in the report."`
 	Files    []string      `arg:"" name:"file" help:"Access logs, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
 }

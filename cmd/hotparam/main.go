@@ -30,13 +30,13 @@ import (
 
 // commands is the command line. kong calls Run of the chosen command with the arguments that it declares.
 type commands struct {
-	Demo       demoCmd       `cmd:"" help:"Show the whole pipeline alive, without any server."`
+	Demo       demoCmd       `cmd:"" help:"Show the whole pipeline at work, without any server."`
 	Serve      serveCmd      `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
-	Learn      learnCmd      `cmd:"" help:"Read access logs and write a configuration that is right for this site, with the reason beside each number."`
+	Learn      learnCmd      `cmd:"" help:"Read access logs and write a configuration that fits this site, with the reason for each number."`
 	Replay     replayCmd     `cmd:"" help:"Report the keys that would have been hot, and the requests that would have been limited, in access logs."`
-	Doctor     doctorCmd     `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel for silent faults, and print how to fix them."`
-	Explain    explainCmd    `cmd:"" help:"Show how requests are seen: rule, key, metric, limits."`
-	Top        topCmd        `cmd:"" help:"Watch hot keys live in the terminal, and limit, block or exempt them from there."`
+	Doctor     doctorCmd     `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel for silent faults, and print remedies."`
+	Explain    explainCmd    `cmd:"" help:"Show the rule, key, metric and limits of requests."`
+	Top        topCmd        `cmd:"" help:"Watch hot keys live in the terminal, and limit, block or exempt them there."`
 	Hot        hotCmd        `cmd:"" help:"Work with hot keys of a running program."`
 	Gateway    gatewayCmd    `cmd:"" help:"Write files for gateways from the rules."`
 	Override   overrideCmd   `cmd:"" help:"Change the limits of a key, a client or a whole resource, at once and everywhere."`
@@ -44,16 +44,16 @@ type commands struct {
 	Audit      auditCmd      `cmd:"" help:"List the changes and their authors."`
 	History    historyCmd    `cmd:"" help:"Work with the history of a running program."`
 	Notify     notifyCmd     `cmd:"" help:"Test the webhooks of a running program, and list their state."`
-	Health     healthCmd     `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
-	Token      tokenCmd      `cmd:"" help:"Make a token of the admin listener: the token, and its hash for the configuration file."`
-	Rules      rulesCmd      `cmd:"" help:"Change the rules in a central store, and show which limiter runs which."`
+	Health     healthCmd     `cmd:"" help:"Request a URL; exit code 0 if the status is 2xx. For health checks of containers."`
+	Token      tokenCmd      `cmd:"" help:"Make a token for the admin listener, and its hash for the configuration file."`
+	Rules      rulesCmd      `cmd:"" help:"Change the rules in a central store, and show the version that each limiter runs."`
 	Config     configCmd     `cmd:"" help:"Work with configuration files."`
-	Collector  collectorCmd  `cmd:"" set:"admin_listen=127.0.0.1:9181" help:"Take StatsD lines, mirrored requests and access logs, and send counts on to Kafka or StatsD."`
+	Collector  collectorCmd  `cmd:"" set:"admin_listen=127.0.0.1:9181" help:"Receive StatsD lines, mirrored requests and access logs, and send counts to Kafka or StatsD."`
 	Aggregator aggregatorCmd `cmd:"" set:"admin_listen=127.0.0.1:9180" help:"Find the hot keys in counts from StatsD, Kafka or Graphite and publish them to Redis."`
-	Limiter    sidecarCmd    `cmd:"" name:"limiter-sidecar" set:"admin_listen=127.0.0.1:9182" help:"Answer gateways and applications: allow or deny. Also a reverse proxy."`
-	Load       loadCmd       `cmd:"" help:"Send the demo's readers, crawlers and viral topic to a site of yours."`
-	Version    versionCmd    `cmd:"" help:"Print the version; --version does too."`
-	Completion completionCmd `cmd:"" help:"Print the code by which a shell completes commands by the tab key."`
+	Limiter    sidecarCmd    `cmd:"" name:"limiter-sidecar" set:"admin_listen=127.0.0.1:9182" help:"Decide for gateways and applications: allow or deny. Also a reverse proxy."`
+	Load       loadCmd       `cmd:"" help:"Send the traffic of the demo (readers, crawlers, a viral topic) to a site of yours."`
+	Version    versionCmd    `cmd:"" help:"Print the version, like --version."`
+	Completion completionCmd `cmd:"" help:"Print the code with which a shell completes commands at the tab key."`
 }
 
 const name = "hotparam"
@@ -96,7 +96,7 @@ func (c *versionCmd) Run(k *kong.Kong) error {
 
 type completionCmd struct {
 	outputFlags
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"Shell that reads the code: ${enum}."`
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"Shell for the code: ${enum}."`
 }
 
 func (*completionCmd) Help() string {
@@ -203,9 +203,9 @@ func (c *sidecarCmd) Run(ctx context.Context, p *config.Parser) error {
 
 // healthCmd asks a URL once. It is the health check of containers that have neither a shell nor curl.
 type healthCmd struct {
-	URL        string        `arg:"" help:"URL to ask, such as http://127.0.0.1:9180/readyz."`
-	Timeout    time.Duration `default:"3s" help:"Longest wait for the answer."`
-	UnixSocket string        `placeholder:"PATH" help:"Ask over this unix socket; the URL selects the path."`
+	URL        string        `arg:"" help:"URL to request, such as http://127.0.0.1:9180/readyz."`
+	Timeout    time.Duration `default:"3s" help:"Longest wait for the response."`
+	UnixSocket string        `placeholder:"PATH" help:"Unix socket for the request; the URL selects the path."`
 	CA         string        `name:"ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
 	Insecure   bool          `help:"Trust any certificate."`
 }

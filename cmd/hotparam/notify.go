@@ -18,15 +18,15 @@ import (
 )
 
 type notifyCmd struct {
-	Test notifyTestCmd `cmd:"" help:"Send a test event to the webhooks of a running program, and print how each answered."`
+	Test notifyTestCmd `cmd:"" help:"Send a test event to the webhooks of a running program, and print their responses."`
 	Ls   notifyLsCmd   `cmd:"" help:"List the webhooks and their state."`
 }
 
 type notifyTestCmd struct {
 	adminFlags
 	outputFlags
-	Name   string `arg:"" optional:"" help:"Only this webhook."`
-	Author string `help:"Name to record; default: the login name."`
+	Name   string `arg:"" optional:"" help:"Name of one webhook; default: all."`
+	Author string `help:"Author of the test; default: the login name."`
 }
 
 func (c *notifyTestCmd) Run(ctx context.Context, k *kong.Kong) error {

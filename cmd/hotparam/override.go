@@ -20,12 +20,12 @@ import (
 
 type overrideCmd struct {
 	Ls      overrideLsCmd      `cmd:"" help:"List the overrides that have not ended."`
-	Set     overrideSetCmd     `cmd:"" help:"Limit, exempt, block, watch or cache a key, a resource, a client, a network, a class."`
+	Set     overrideSetCmd     `cmd:"" help:"Limit, exempt, block, watch or cache a key, a resource, a client, a network or a class."`
 	Rm      overrideRmCmd      `cmd:"" help:"Remove overrides."`
 	Enforce overrideEnforceCmd `cmd:"" help:"Enforce an override that is in shadow mode."`
-	Undo    overrideUndoCmd    `cmd:"" help:"Take back the last change of an override."`
+	Undo    overrideUndoCmd    `cmd:"" help:"Undo the last change of an override."`
 	Diff    overrideDiffCmd    `cmd:"" help:"Print the changes that apply would make."`
-	Apply   overrideApplyCmd   `cmd:"" help:"Replace the overrides by those in a file, as ls -o yaml prints it."`
+	Apply   overrideApplyCmd   `cmd:"" help:"Replace the overrides by the overrides of a file, in the form of ls -o yaml."`
 }
 
 // listedOverride is an override as an admin listener or a file for apply describes it.
@@ -106,7 +106,7 @@ func (c *overrideLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 // versionFlags holds the flag with which a change is made only if the override still has the version that its author
 // has seen.
 type versionFlags struct {
-	On *int64 `placeholder:"VERSION" help:"Refuse unless the override has this version, as ls -o json shows it; 0: unless there is none."`
+	On *int64 `placeholder:"VERSION" help:"Refuse unless the override has this version, see ls -o json; 0: unless the override does not exist."`
 }
 
 func (o versionFlags) versionHeader() http.Header {
@@ -130,15 +130,15 @@ type overrideSetCmd struct {
 	Client   string   `placeholder:"ADDRESS" help:"One client."`
 	CIDR     string   `name:"cidr" placeholder:"NETWORK" help:"Each client of a network."`
 	Class    string   `help:"Each client of a class."`
-	Rate     *float64 `placeholder:"N" help:"Limit to so many requests a second."`
-	Burst    *int64   `placeholder:"N" help:"So many at once."`
-	Action   string   `enum:"limit,exempt,block,shadow,cache" default:"limit" help:"What it does: ${enum}."`
-	Mode     string   `enum:"enforce,shadow" default:"enforce" help:"shadow: deny no request, count the requests that it would deny."`
-	For      string   `placeholder:"DURATION" help:"For how long, such as 15m; default: until it is removed."`
-	Until    string   `placeholder:"TIME" help:"Until when, such as 2026-12-01T00:00:00Z."`
-	Reason   string   `help:"Why, for the audit."`
+	Rate     *float64 `placeholder:"N" help:"Limit in requests per second."`
+	Burst    *int64   `placeholder:"N" help:"Requests that may come at once."`
+	Action   string   `enum:"limit,exempt,block,shadow,cache" default:"limit" help:"Effect: ${enum}."`
+	Mode     string   `enum:"enforce,shadow" default:"enforce" help:"Mode; shadow denies no request and counts would-be denials."`
+	For      string   `placeholder:"DURATION" help:"Lifetime, such as 15m; default: until it is removed."`
+	Until    string   `placeholder:"TIME" help:"End, such as 2026-12-01T00:00:00Z."`
+	Reason   string   `help:"Reason, for the audit."`
 	Author   string   `help:"Author for the audit; default: the login name. The name of a token takes precedence."`
-	ID       string   `name:"id" help:"ID of your own."`
+	ID       string   `name:"id" help:"ID; default: made from the target."`
 	versionFlags
 }
 
@@ -227,7 +227,7 @@ type overrideRmCmd struct {
 	outputFlags
 	waitFlags
 	Author string   `help:"Author for the audit; default: the login name."`
-	IDs    []string `arg:"" name:"id" help:"IDs, as ls shows them."`
+	IDs    []string `arg:"" name:"id" help:"IDs, see ls."`
 	versionFlags
 }
 
@@ -261,7 +261,7 @@ type overrideEnforceCmd struct {
 	outputFlags
 	waitFlags
 	confirmFlags
-	ID     string `arg:"" help:"ID, as ls shows it."`
+	ID     string `arg:"" help:"ID, see ls."`
 	Author string `help:"Author for the audit; default: the login name."`
 	versionFlags
 }

@@ -20,8 +20,8 @@ import (
 type overrideFile struct {
 	adminFlags
 	outputFlags
-	File  string `arg:"" help:"YAML or JSON with a list overrides, as ls -o yaml prints it; - is standard input."`
-	Prune bool   `help:"Remove the overrides that the file does not have."`
+	File  string `arg:"" help:"YAML or JSON with a list overrides, in the form of ls -o yaml; - is standard input."`
+	Prune bool   `help:"Remove overrides that are not in the file."`
 }
 
 type overrideDiffCmd struct{ overrideFile }
@@ -77,7 +77,7 @@ type overrideApplyCmd struct {
 	overrideFile
 	waitFlags
 	confirmFlags
-	Force  bool   `help:"Also replace overrides that somebody has changed since the file was written."`
+	Force  bool   `help:"Also replace overrides that were changed after the file was written."`
 	Author string `help:"Author for the audit; default: the login name."`
 }
 
@@ -212,8 +212,8 @@ func readOverrides(path string) ([]listedOverride, error) {
 type auditCmd struct {
 	adminFlags
 	outputFlags
-	ID    string `arg:"" optional:"" help:"Only changes of this override."`
-	Limit int    `default:"50" help:"Most changes to list."`
+	ID    string `arg:"" optional:"" help:"ID of an override; default: the changes of all."`
+	Limit int    `default:"50" help:"Maximum number of changes."`
 }
 
 func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {

@@ -16,8 +16,8 @@ type overrideUndoCmd struct {
 	outputFlags
 	waitFlags
 	confirmFlags
-	ID       string `arg:"" help:"ID, as ls shows it."`
-	Revision int64  `placeholder:"N" help:"Refuse unless this revision, as audit lists it, is still the last change."`
+	ID       string `arg:"" help:"ID, see ls."`
+	Revision int64  `placeholder:"N" help:"Refuse unless this revision, see audit, is still the last change."`
 	Author   string `help:"Author for the audit; default: the login name."`
 }
 

@@ -21,7 +21,7 @@ import (
 // reasonFlags holds the author and the reason of a change of rules, and how the result is printed.
 type reasonFlags struct {
 	outputFlags
-	Reason string `short:"m" help:"Why, for the history."`
+	Reason string `short:"m" help:"Reason, for the history."`
 	Author string `help:"Author for the history; default: the login name."`
 }
 
@@ -46,9 +46,9 @@ type rulesPushCmd struct {
 	adminFlags
 	reasonFlags
 	confirmFlags
-	On     int64  `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that get has written into the file, else the one that is there now."`
-	Force  bool   `help:"Push although the store holds another version than the one that was got."`
-	DryRun bool   `name:"dry-run" help:"Store nothing; print the changes that these rules would have made in the last ten minutes."`
+	On     int64  `placeholder:"VERSION" help:"Refuse unless the store has this version; default: the version that get wrote into the file, or else the current version."`
+	Force  bool   `help:"Push although the store holds another version than get read."`
+	DryRun bool   `name:"dry-run" help:"Store nothing; print the changes that the rules would have made in the last ten minutes."`
 	File   string `arg:"" help:"YAML file with rules; - is standard input."`
 }
 
@@ -175,7 +175,7 @@ type rulesRollbackCmd struct {
 	adminFlags
 	reasonFlags
 	confirmFlags
-	Version int64 `arg:"" help:"Version, as rules history lists it."`
+	Version int64 `arg:"" help:"Version, see rules history."`
 }
 
 func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {

@@ -18,13 +18,13 @@ import (
 )
 
 type rulesCmd struct {
-	Push     rulesPushCmd     `cmd:"" help:"Put the rules of a file into the store."`
-	Get      rulesGetCmd      `cmd:"" help:"Print the rules in the store, or a version of them, below a line with the version."`
+	Push     rulesPushCmd     `cmd:"" help:"Store the rules of a file."`
+	Get      rulesGetCmd      `cmd:"" help:"Print the rules in the store, or one version of them, after a line with the version."`
 	Diff     rulesDiffCmd     `cmd:"" help:"Compare a file, or a version, with the rules in the store."`
 	History  rulesHistoryCmd  `cmd:"" help:"List the last changes."`
-	Status   rulesStatusCmd   `cmd:"" help:"Tell which rules each process runs, and which cannot work."`
-	Rollback rulesRollbackCmd `cmd:"" help:"Put an earlier version into the store again, as a new one."`
-	Validate rulesValidateCmd `cmd:"" help:"Check files as push would, without a store; print every error with its line."`
+	Status   rulesStatusCmd   `cmd:"" help:"Print the rules that each process runs, and the rules that cannot work."`
+	Rollback rulesRollbackCmd `cmd:"" help:"Store an earlier version again, as a new version."`
+	Validate rulesValidateCmd `cmd:"" help:"Check files like push, without a store; print every error with its line."`
 }
 
 // storeOf returns the name of the store as a sentence has it: redis, not redis:.
@@ -45,7 +45,7 @@ func (c *adminFlags) fetchRevision(ctx context.Context, version int64) (r rules.
 type rulesGetCmd struct {
 	adminFlags
 	outputFlags
-	Version int64 `arg:"" optional:"" help:"Version; default: the one in the store."`
+	Version int64 `arg:"" optional:"" help:"Version; default: the current version in the store."`
 }
 
 func (c *rulesGetCmd) Run(ctx context.Context, k *kong.Kong) error {
@@ -97,7 +97,7 @@ type rulesDiffCmd struct {
 	adminFlags
 	outputFlags
 	From string `arg:"" help:"YAML file, or a version."`
-	To   string `arg:"" optional:"" help:"YAML file, or a version; default: From is compared with the version in the store."`
+	To   string `arg:"" optional:"" help:"YAML file, or a version; default: the version in the store, to which From is compared."`
 }
 
 // Run prints the changes that lead from the first text to the second. A file alone is compared with the rules in the

@@ -29,8 +29,8 @@ func (c *demoCmd) Run(ctx context.Context, k *kong.Kong) error {
 
 type loadCmd struct {
 	outputFlags
-	Target   []string      `required:"" placeholder:"URL" help:"Site to visit, as http://host:port; several are taken in turn. Only send load to sites of your own."`
-	Duration time.Duration `default:"60s" help:"How long."`
+	Target   []string      `required:"" placeholder:"URL" help:"Site to visit, as http://host:port; several are visited in turn. Send load only to sites of your own."`
+	Duration time.Duration `default:"60s" help:"Duration of the load."`
 	Topics   int           `default:"3000" help:"Topics of the site."`
 }
 

@@ -17,9 +17,9 @@ import (
 // tokenCmd makes a token of the admin listener. The configuration file holds only its hash.
 type tokenCmd struct {
 	outputFlags
-	Name    string        `default:"me" help:"Name of its holder: the author of the changes made with it."`
-	Role    string        `enum:"viewer,operator,admin" default:"viewer" help:"What it may do: ${enum}."`
-	Expires time.Duration `placeholder:"DURATION" help:"How long it holds, such as 2160h; default: until it is taken out of the file."`
+	Name    string        `default:"me" help:"Name of the holder, the author of changes made with the token."`
+	Role    string        `enum:"viewer,operator,admin" default:"viewer" help:"Role: ${enum}."`
+	Expires time.Duration `placeholder:"DURATION" help:"Lifetime, such as 2160h; default: until it is removed from the file."`
 	Stdin   bool          `help:"Read the token from standard input instead of making one."`
 }
 

@@ -17,9 +17,9 @@ import (
 
 type topCmd struct {
 	adminFlags
-	Interval time.Duration `default:"1s" help:"How often to ask."`
-	Sort     string        `enum:"rate,share,clients,since,key,allowed,denied,served" default:"rate" help:"By what: ${enum}."`
-	Find     string        `placeholder:"TEXT" help:"Only keys and rules with this in their name."`
+	Interval time.Duration `default:"1s" help:"Interval of the requests."`
+	Sort     string        `enum:"rate,share,clients,since,key,allowed,denied,served" default:"rate" help:"Order: ${enum}."`
+	Find     string        `placeholder:"TEXT" help:"Only keys and rules whose name contains this text."`
 }
 
 func (c *topCmd) Run(ctx context.Context) error {

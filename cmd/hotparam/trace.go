@@ -22,7 +22,7 @@ import (
 type traceCmd struct {
 	adminFlags
 	outputFlags
-	For    time.Duration `default:"10s" help:"How long to record before it is printed; at most 50s."`
+	For    time.Duration `default:"10s" help:"Time to record before the output; up to 50s."`
 	Client string        `arg:"" help:"An address, a network such as 203.0.113.0/24, or the name of a client."`
 }
 

@@ -18,7 +18,7 @@ import (
 // Flags select the form of a result. Every command that prints something and ends has them. With json or yaml it writes
 // one value to standard output, and nothing if it fails before it has a result.
 type Flags struct {
-	Output string `short:"o" enum:"text,json,yaml" default:"text" help:"How to print it: ${enum}."`
+	Output string `short:"o" enum:"text,json,yaml" default:"text" help:"Form of the output: ${enum}."`
 }
 
 // IsValue reports whether the result is printed as one value, and not as text.

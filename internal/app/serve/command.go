@@ -18,8 +18,8 @@ type Command struct {
 	Upstream string `placeholder:"URL" help:"Short for --proxy.upstream."`
 	Listen   string `placeholder:"HOST:PORT" help:"Short for --proxy.listen (default: 127.0.0.1:8080)."`
 	// Learn is nil if the flag is not set, because 0s is an error.
-	Learn    *time.Duration `placeholder:"DURATION" help:"Watch the traffic for so long (10m, at most 24h), then write a configuration that is right for it. What is in force stays."`
-	LearnOut string         `placeholder:"FILE" help:"Where --learn writes it (default: hotparam.learned.yaml in --state.dir). A file that is there stays as it is."`
+	Learn    *time.Duration `placeholder:"DURATION" help:"Watch the traffic for this time (10m, up to 24h), then write a configuration that fits it. The configuration in force stays."`
+	LearnOut string         `placeholder:"FILE" help:"File that --learn writes (default: hotparam.learned.yaml in --state.dir). An existing file is not changed."`
 	config.Serve
 }
 
