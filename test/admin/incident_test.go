@@ -187,12 +187,12 @@ func (o operator) limitViral() {
 	tabTo(t, ctx, "#w-rate") // the focus selects the text of the field
 	run(t, ctx, chromedp.KeyEvent("2"), until("document.querySelector('#w-rate').value == '2'"))
 	o.press("#w-shadow")
-	run(t, ctx, says("#toast", "in shadow: limit 2/s"), says("#key-limits", "denies nobody"),
+	run(t, ctx, says("#toast", "in shadow: limit 2/s"), says("#key-limits", "denies no request"),
 		until("/would have denied [1-9]/.test(document.querySelector('#key-limits').textContent)"))
 	o.answered(viral, reader, true)
 	o.press(`#key-acts [data-act="enforce"]`)
 	run(t, ctx, says("#toast", "Enforced"), says("#key-limits .applies", "limit 2/s"),
 		until("parseFloat(document.querySelector('#key-denied').textContent.replace(',', '')) > 0"))
 	o.press("#toast-undo")
-	run(t, ctx, says("#toast", "Undone"), says("#key-limits", "denies nobody"))
+	run(t, ctx, says("#toast", "Undone"), says("#key-limits", "denies no request"))
 }

@@ -44,7 +44,7 @@ func TestOperator_TriesLimitInShadow(t *testing.T) {
 	run(t, ctx, chromedp.KeyEvent("2"), until("document.querySelector('#w-rate').value == '2'"))
 	tabTo(t, ctx, "#w-shadow")
 	run(t, ctx, chromedp.KeyEvent(kb.Enter), says("#toast", "in shadow: limit 2/s"),
-		says("#key-limits", "denies nobody"))
+		says("#key-limits", "denies no request"))
 	for range 20 {
 		if got := s.status(t, "/topic?id=viral"); got != http.StatusOK {
 			t.Fatalf("in shadow mode a request is answered %d", got)

@@ -83,7 +83,7 @@ function showLine() {
   const banner = $("banner");
   banner.hidden = alive || latest == null;
   if (banner.hidden) return;
-  setText(banner, `The connection to the server is lost; trying again. What you see is of ${clock(latest.at)}.`);
+  setText(banner, `The connection to the server is lost; trying again. This page is of ${clock(latest.at)}.`);
 }
 
 // offerChanges shows the controls that change something to callers who may use them.

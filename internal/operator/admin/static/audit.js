@@ -41,7 +41,7 @@ export class AuditView {
     const checks = Object.entries(answer.checks).sort(([a], [b]) => a.localeCompare(b));
     const rows = checks.map(([name, c]) => row(c.ok, name, c.error || `answered in ${c.took_ms} ms`));
     $("checks").replaceChildren(...rows);
-    return setText($("ready"), answer.ready ? "ready" : "not ready: it is sent no new requests");
+    return setText($("ready"), answer.ready ? "ready" : "not ready: receives no new requests");
   }
 
   async #audit() {
@@ -76,21 +76,21 @@ async function list(name, toRow) {
 export const lag = (l) => (l.current ? "has every override" : `lacks a change for ${lasting(l.behind_ms ?? 0)}`);
 
 function limiterRow(l) {
-  const silence = `not heard for ${lasting(l.heard_ms_ago)}: killed or cut off; it goes on with what it has`;
+  const silence = `silent for ${lasting(l.heard_ms_ago)}: killed or cut off; it continues with its last state`;
   return row(l.current && !l.silent, plainKey(l.instance), [lag(l), l.silent && silence].filter(Boolean).join("; "));
 }
 
 function upstreamRow(u) {
-  const bears = u.limited ? `bears ${rate(u.rate)}/s and ${rate(u.in_flight_cap)} at a time` : "is not limited";
+  const bears = u.limited ? `takes ${rate(u.rate)}/s and ${rate(u.in_flight_cap)} in flight` : "is not limited";
   const latency = `${Math.round(u.latency_seconds * 1000)} ms of ${Math.round(u.target_seconds * 1000)} ms`;
-  const lost = u.unreachable && "its target cannot be held by any limit";
+  const lost = u.unreachable && "its target cannot be met by any limit";
   const late = u.missed && !u.unreachable && "misses its target";
   return row(!u.missed, plainKey(u.name), [bears, latency, late, plainKey(u.why), lost].filter(Boolean).join(" · "));
 }
 
 const row = (ok, name, text) => el("li", { class: ok ? "good" : "poor" },
   el("span", { class: "dot", "aria-hidden": "true" }), el("b", {}, name),
-  el("span", {}, ok ? "" : "in trouble: ", text));
+  el("span", {}, ok ? "" : "failing: ", text));
 
 const did = {
   put: "set", delete: "removed", undo: "undone", reset: "limits reset", purge: "cached responses purged",

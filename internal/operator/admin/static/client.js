@@ -70,21 +70,21 @@ export class ClientView {
     }
     const t = c.trace;
     const by = t && (t.limiters === 1 ? "by 1 limiter" : `by ${count(t.limiters)} limiters`);
-    const none = this.#writable ? "The limiters begin to record it."
-      : "It is not traced now; operators who open this view begin it.";
+    const none = this.#writable ? "The limiters begin to record its requests."
+      : "No trace runs; it begins when an operator opens this view.";
     setText($("trace-note"), t ? `${count(t.requests)} requests seen ${by}, until ${clock(t.until)}` : none);
     $("trace").hidden = !t || t.rows.length === 0;
     const body = $("trace").tBodies[0];
     if (t && !isHeld(body)) body.replaceChildren(...t.rows.map(row));
     const held = c.override && el("li", { class: "applies" }, el("b", {}, "Set by a person"), " ",
       el("span", {}, overrideText(c.override)), el("span", { class: "note" }, plainKey(c.override.reason ?? "")));
-    const denied = c.denied && el("li", {}, el("b", {}, "Denied lately"), " ",
+    const denied = c.denied && el("li", {}, el("b", {}, "Recent denials"), " ",
       `${rate(c.denied.denied_per_second)}/s: `, c.denied.reasons.map((r) => reasons[r.name] ?? r.name).join(", "),
       el("span", { class: "note" }, [c.denied.network, c.denied.class && `class ${plainKey(c.denied.class)}`]
         .filter(Boolean).join(" · ")));
     $("client-holds").replaceChildren(...[held, denied].filter(Boolean));
     if (!held && !denied) {
-      $("client-holds").append(el("li", { class: "note" }, "No override of it: the rules' limits of clients hold."));
+      $("client-holds").append(el("li", { class: "note" }, "No override: the rules' limits of clients apply."));
     }
   }
 }
@@ -98,7 +98,7 @@ const allowed = {
 function row(r) {
   return el("tr", { class: r.allowed ? "" : "denying" },
     el("th", { scope: "row", class: "keycell" },
-      r.key ? keyLink(r) : el("span", { class: "note" }, "what no rule counts"), readableNode(r.key)),
+      r.key ? keyLink(r) : el("span", { class: "note" }, "counted by no rule"), readableNode(r.key)),
     cell("Verdict", "verdict", r.allowed ? "allowed" : "denied"),
     cell("Why", "", (r.allowed ? allowed : reasons)[r.reason] ?? r.reason),
     cell("Requests", "num", count(r.requests)), cell("Last", "", clock(r.last)));

@@ -5,10 +5,10 @@ import { limitOf, me, tryOverride } from "./api.js";
 import { $, el, plainKey, problemText, reachText, setText, targetNode, targetOf } from "./text.js";
 
 const notes = {
-  limit: "Holds whether or not the key is hot, in place of the rule's limit.",
-  block: "Every request for it is denied.",
-  exempt: "No limit holds it, not even those of a client's address.",
-  shadow: "The rule's limit only counts what it would have denied.",
+  limit: "Applies in place of the rule's limit, whether or not the key is hot.",
+  block: "Every request is denied.",
+  exempt: "No limit applies, not even limits per address.",
+  shadow: "The rule's limit only counts would-be denials.",
 };
 
 // The actions that have a shadow mode.
@@ -16,7 +16,7 @@ const tried = ["limit", "block"];
 
 // A hint for the target's field, by the target's kind.
 const hints = {
-  key: "As the table shows it, or a pattern: topic?id=*",
+  key: "A key as in the table, or a pattern: topic?id=*",
   resource: "The name of a rule, or a path that the catch-all counts: every key of it",
   client: "One address", cidr: "A network such as 203.0.113.0/24: each of its clients by itself",
   class: "The name of a class: each of its clients by itself",
@@ -139,7 +139,7 @@ export class OverrideDialog {
       this.#dialog.close();
     } catch (problem) {
       // The person now knows that the target left the list, so the next save goes without row and is accepted.
-      if (problem.field === "row") [this.#of.row, problem.remedy] = ["", "set it again if it is meant all the same"];
+      if (problem.field === "row") [this.#of.row, problem.remedy] = ["", "set it again to confirm"];
       this.#error(problem.field, problemText(problem));
     } finally {
       button.disabled = false;
@@ -207,7 +207,7 @@ function typed({ message, number: word }) {
   const dialog = $("second"), number = $("second-number"), wrong = $("second-error");
   // Each effect of the change has a line of its own.
   $("second-why").replaceChildren(...message.split("\n").map((line) => el("span", { class: "line" }, plainKey(line))));
-  setText($("second-label"), `Type ${word} to do it all the same`);
+  setText($("second-label"), `Type ${word} to confirm`);
   number.value = "";
   wrong.hidden = true;
   dialog.showModal();

@@ -57,16 +57,16 @@ export class HistoryView {
     setText($("heatmap-told"), `A cell is ${lasting(m.step * 1000)}; choose one to look closer.`);
     const events = m.events.toReversed().slice(0, 200).map((e) => item({ ...e.detail, ...e }));
     $("history-events").replaceChildren(...events);
-    const none = events.length === 0 && "Nothing is written down of this time.";
-    setText($("history-events-note"), none || (m.truncated ? "There were more." : ""));
+    const none = events.length === 0 && "No events in this time.";
+    setText($("history-events-note"), none || (m.truncated ? "There were more events." : ""));
     $("minute").hidden = true;
     if (m.step === 60 && m.keys.length > 0) this.#minute(Date.parse(m.to) - 60_000);
   }
 
   #tell({ at, key, cell }) {
-    const limited = cell?.allowed == null ? "what its limit decided is unknown"
+    const limited = cell?.allowed == null ? "verdicts unknown"
       : `${count(cell.allowed)} allowed and ${count(cell.denied)} denied by its limit`;
-    const about = cell ? `${cell.state}, at most ${rate(cell.peak)}/s, ${limited}` : "not among the heaviest";
+    const about = cell ? `${cell.state}, at most ${rate(cell.peak)}/s, ${limited}` : "not among the heaviest keys";
     setText($("heatmap-told"), `${clock(at)} · ${plainKey(key.key)} · ${about}`);
   }
 
@@ -91,7 +91,7 @@ export class HistoryView {
         cell("Allowed", "num", some(k.allowed)), cell("Denied", "num", some(k.denied)),
         cell("Clients", "num", k.clients ? count(k.clients) : "–"))));
       $("minute-table").hidden = keys.length === 0;
-      setText($("minute-note"), keys.length === 0 ? "No key was seen in it." : "");
+      setText($("minute-note"), keys.length === 0 ? "No key was seen in this minute." : "");
     } catch (problem) {
       setText($("minute-note"), problem.message);
     }

@@ -116,7 +116,7 @@ export class HotTable {
   #goneText(h) {
     const { hot, totals } = this.#latest, isHot = hot.some((other) => other.href === h.href);
     const knowsAll = this.#all || hot.length === totals.hot_keys;
-    return knowsAll && !isHot ? "cooled" : "not in this part now";
+    return knowsAll && !isHot ? "cooled" : "not on this page now";
   }
 
   #tell(shown, matched) {

@@ -138,7 +138,7 @@ export class KeyView {
   // limited from this list.
   #showSenders(s, found) {
     $("key-senders").hidden = s == null && !found?.heaviest_client;
-    setText($("key-sampled"), s ? `of ${count(s.sampled)} requests that were looked at` : "");
+    setText($("key-sampled"), s ? `of ${count(s.sampled)} sampled requests` : "");
     const heaviest = found?.heaviest_client && el("li", {}, clientLink(found.heaviest_client),
       el("span", { class: "note" }, `the heaviest client, ${percent(found.client_share)}`));
     const link = (name) => (name.includes("/") && !name.startsWith("/") ? clientLink(name) : keyNode(name));
@@ -160,8 +160,8 @@ export class KeyView {
 // drawnText explains the line of the limit, if that is not the configured number.
 function drawnText(k) {
   const held = k.limits.find((l) => l.applies && (l.source === "override" || l.source === "rule"))?.limit;
-  if (held?.adaptive) return "The limit is drawn as it is in force: it follows what the upstream can take.";
-  if (held?.in_flight) return `The limit is ${held.in_flight} requests in flight: it has no rate to draw.`;
+  if (held?.adaptive) return "The chart shows the limit in force, which follows the capacity of the upstream.";
+  if (held?.in_flight) return `The limit is ${held.in_flight} requests in flight, without a rate to draw.`;
   return "";
 }
 
@@ -192,5 +192,5 @@ function overrideLine({ override: o }) {
 function triedLine({ tried: o }) {
   if (!o) return null;
   return el("li", { class: "rests" }, el("b", {}, "Tried by a person"), " ", el("span", {}, overrideText(o)),
-    el("span", { class: "badge" }, "denies nobody"), el("span", { class: "note" }, wouldText(o)));
+    el("span", { class: "badge" }, "denies no request"), el("span", { class: "note" }, wouldText(o)));
 }

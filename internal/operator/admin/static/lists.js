@@ -111,8 +111,9 @@ export function loopList(section, act) {
     }, acts, canAct);
   });
   return ({ at, loops, clients_limited: limited }, writable) => {
-    setText(section.querySelector("#loops-limits"), limited ? "Not limited: the limits per address meet those clients."
-      : "Nothing limits them, because the rules have no limit per address (ip).");
+    setText(section.querySelector("#loops-limits"), limited
+      ? "Loops are not limited; limits per address apply to their clients."
+      : "Loops are not limited, because the rules have no limit per address (ip).");
     return list.show(loops.map((l) => ({ ...l, lasted: Date.parse(at) - Date.parse(l.since) })), writable);
   };
 }
@@ -126,7 +127,7 @@ export function deniedList(section, act) {
     el("th", { scope: "row", class: "keycell" }, clientLink(c.client), el("small", { class: "note" }, part(c))),
     cell("Denied/s", "num bad", about(c.denied_per_second)),
     cell("Why", "", c.reasons.map((r) => reasons[r.name] ?? r.name).join(", ")),
-    cell("Asks for", "", el("ul", {}, ...c.keys.slice(0, 3).map((k) =>
+    cell("Keys", "", el("ul", {}, ...c.keys.slice(0, 3).map((k) =>
       el("li", {}, keyLink(k), " ", el("span", { class: "note" }, percent(k.share)))))),
     cell("Override", "", c.override ? overrideText(c.override) : "–"),
   ], first.address ? clientActs({ client: first.client, row: "denied" }, act) : null, canAct));

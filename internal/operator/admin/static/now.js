@@ -85,12 +85,12 @@ function requestsNote(t) {
 
 function hotNote(t) {
   const some = t.hot_keys === 1 ? "1 value over its threshold" : "values over their threshold";
-  const hot = t.hot_keys === 0 ? "all is calm" : some;
+  const hot = t.hot_keys === 0 ? "no hot keys" : some;
   return [hot, t.loops && (t.loops === 1 ? "1 loop" : `${t.loops} loops`)].filter(Boolean).join(" · ");
 }
 
 function deniedBy(t) {
   const parts = Object.entries(t.denied_by ?? {}).filter(([, n]) => n >= 0.05).sort((a, b) => b[1] - a[1]);
-  if (parts.length === 0) return t.requests_per_second == null ? "" : "nothing is denied";
+  if (parts.length === 0) return t.requests_per_second == null ? "" : "no denials";
   return parts.slice(0, 3).map(([name, n]) => `${rate(n)} ${reasons[name] ?? name}`).join(" · ");
 }

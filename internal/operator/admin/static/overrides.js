@@ -128,8 +128,8 @@ export class OverridesView {
     this.#table.hidden = overrides.length === 0;
     this.#empty.hidden = overrides.length > 0 || this.#find !== "";
     this.#empty.textContent = writable
-      ? "No override holds. Limit, block or exempt a hot key, or set one for any key before it is hot."
-      : "No override holds. Operators set them here if this process keeps any, else in the rules file.";
+      ? "No override applies. Limit, block or exempt a hot key, or set an override before a key is hot."
+      : "No override applies. Operators set overrides here if this process stores them, or else in the rules file.";
     const focused = this.#focused();
     // Rows of unchanged overrides stay, so that a click reaches the row that the person saw.
     const rows = new Map();
@@ -191,7 +191,7 @@ export class OverridesView {
       const read = JSON.parse(await file.text());
       list = (Array.isArray(read) ? read : read.overrides).filter((o) => o.source !== "file");
     } catch {
-      return this.#say(["The file holds no overrides: an export of this page does."]);
+      return this.#say(["The file holds no overrides. Choose an export of this page."]);
     }
     let set = 0;
     const wrong = [];

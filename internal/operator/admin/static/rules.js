@@ -54,7 +54,7 @@ export class RulesView {
     this.#version = stored.version;
     // A text that is being written stays, on top of the version that it was made from; the server refuses it then.
     if ($("push-text").value === this.#loaded) this.#load(stored);
-    setText($("versions-note"), this.#revisions.length === 0 ? "nothing was pushed yet" : "");
+    setText($("versions-note"), this.#revisions.length === 0 ? "no version was pushed yet" : "");
     $("versions").tBodies[0].replaceChildren(...this.#revisions.map((r, i) => this.#row(r, i, stored.current)));
     return undefined;
   }
@@ -146,9 +146,9 @@ function fromText(s) {
   const parts = [`From ${plainKey(s.store)} version ${c.version}, pushed${by} ${zoned(c.at)}`];
   if (s.running !== c.version) parts.push(`this program runs version ${s.running}`);
   const late = s.limiters.filter((l) => l.running !== c.version);
-  if (late.length > 0) parts.push(`${late.length} of ${s.limiters.length} limiters run another one`);
+  if (late.length > 0) parts.push(`${late.length} of ${s.limiters.length} limiters run another version`);
   if (s.why) parts.push(`version ${s.refused} is rejected: ${plainKey(s.why)}`);
-  if (s.store_error) parts.push("the store does not answer: this is what it held last");
+  if (s.store_error) parts.push("the store does not answer; these are its last known rules");
   return parts.join(" · ");
 }
 

@@ -40,7 +40,7 @@ export class Webhooks {
     if (this.#testing) return;
     [this.#testing, this.#refused] = [true, ""];
     const rows = [...this.#rows].filter(([known]) => !name || known === name).map(([, row]) => row);
-    for (const row of rows) row.tell("a test is on its way …");
+    for (const row of rows) row.tell("sending a test …");
     try {
       const { results } = await testWebhooks(name);
       for (const r of results) this.#rows.get(r.name)?.tell(resultText(r), r.ok);

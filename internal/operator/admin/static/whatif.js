@@ -71,7 +71,7 @@ export class WhatIf {
     const part = a.requests > 0 ? a.denied / a.requests : 0;
     $("w-meter").value = part;
     setText($("w-result"), a.requests === 0
-      ? "Nothing is known of this key in the last five minutes."
+      ? "No requests of this key are known in the last five minutes."
       : `Of ${count(a.requests)} requests this would have denied ${count(a.denied)} (${percent(part)}); ` +
         `${count(a.was_denied)} were denied.${inForce(a.in_force)}`);
     for (const id of ["w-rate", "w-burst"]) $(id).removeAttribute("aria-invalid");
