@@ -87,7 +87,7 @@ var reasons = [numReasons]ReasonInfo{
 	},
 	ReasonMalformed: {
 		Name: "malformed",
-		Meaning: "The request is beyond the limits of what a key is made of; its rule denies such requests, or " +
+		Meaning: "The request exceeds the limits of keys; its rule denies such requests, or " +
 			"applies its limit to them.",
 		Allows: true, Denies: true,
 		Short: "malformed", Replayed: "because their query is beyond the limits",
