@@ -31,7 +31,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
-func TestDocumentedACLsOnACluster(t *testing.T) {
+func TestACLs_SufficeOnACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	redistest.Grant(t, c.Nodes, "+cluster|slots", "+cluster|shards", "+command")
@@ -52,7 +52,7 @@ func TestDocumentedACLsOnACluster(t *testing.T) {
 }
 
 // The documented ACL lines are enough for their users, and the limiter's do not let it change overrides or publish.
-func TestDocumentedACLs(t *testing.T) {
+func TestACLs_SufficeAsDocumented(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	redistest.Grant(t, []*redistest.Server{s})
@@ -105,7 +105,7 @@ func TestDocumentedACLs(t *testing.T) {
 	rejected("publish", limiter.Publisher("x").Publish(ctx, hot(now(), 1)))
 }
 
-func TestTLS(t *testing.T) {
+func TestFeed_WorksThroughTLS(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
 	until := time.Now().Add(time.Hour)

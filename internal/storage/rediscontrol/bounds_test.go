@@ -14,7 +14,7 @@ import (
 
 // Of two aggregators only the owner's bounds reach limiters, with the rights that docs/redis.md grants; the other takes
 // over when the owner has fallen silent.
-func TestBounds(t *testing.T) {
+func TestPublishBounds_ReachesFollowers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	redistest.Grant(t, []*redistest.Server{s})

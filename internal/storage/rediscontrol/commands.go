@@ -30,7 +30,7 @@ func (f *Feed) SendCommand(ctx context.Context, c report.Command) error {
 	if back, err := parseCommand(text); err != nil || back != c {
 		return fmt.Errorf("%w: %.100q", errCommand, text)
 	}
-	return wrapped("send a command", writeCommand.Run(ctx, f.rdb, []string{f.keys.Commands()},
+	return wrapError("send a command", writeCommand.Run(ctx, f.rdb, []string{f.keys.Commands()},
 		f.keys.CommandNotice(), text, commandLife.Milliseconds(), maxCommands).Err())
 }
 
@@ -38,7 +38,7 @@ func (f *Feed) SendCommand(ctx context.Context, c report.Command) error {
 // ctx ends and never before. A process misses a command if Redis does not answer it for a minute.
 func (f *Feed) FollowCommands(ctx context.Context, fn func(report.Command)) error {
 	h := &commandFollower{feed: f, fn: fn}
-	return f.follow(ctx, "commands", f.keys.CommandNotice(), &f.commands, h.sync)
+	return f.followChannel(ctx, "commands", f.keys.CommandNotice(), &f.commands, h.sync)
 }
 
 type commandFollower struct {

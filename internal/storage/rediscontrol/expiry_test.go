@@ -28,7 +28,7 @@ func (m mortal) after(what string) {
 
 // Law U9 on a real server, for all calls of the package: after each call every key has an expiry. At the end the server
 // has run every script of the package.
-func TestEveryKeyExpires(t *testing.T) {
+func TestFeed_LeavesOnlyKeysThatExpire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	at := server{[]string{s.Addr()}, s.Client(), "test"}

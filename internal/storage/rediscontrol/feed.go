@@ -169,7 +169,7 @@ func (c *counted[S]) read() (s S) {
 
 func (f *Feed) Stats() Stats {
 	now, out := f.now(), f.counters.read()
-	out.Hot, out.Overrides, out.Commands = f.hot.stats(now), f.overrides.stats(now), f.commands.stats(now)
+	out.Hot, out.Overrides, out.Commands = f.hot.statsAt(now), f.overrides.statsAt(now), f.commands.statsAt(now)
 	out.OverridesBehind = f.overridesBehind.Load()
 	return out
 }
@@ -196,7 +196,7 @@ func (s *followState) recordPoll(now time.Time, err error) (before error) {
 	return before
 }
 
-func (s *followState) stats(now time.Time) (out FollowStats) {
+func (s *followState) statsAt(now time.Time) (out FollowStats) {
 	s.add(func(st *FollowStats) {
 		out = *st
 		out.AgeSeconds, out.Reconnects = -1, max(s.subscriptions.Load(), 1)-1

@@ -23,9 +23,9 @@ const (
 	quiet = 2 * time.Second
 )
 
-// follow keeps state in step with Redis: it syncs after a notice, after its subscription was renewed, and at every poll
-// in any case. It returns nil when ctx has ended and all of its goroutines have returned.
-func (f *Feed) follow(ctx context.Context, what, channel string, state *followState,
+// followChannel keeps state in step with Redis: it syncs after a notice, after its subscription was renewed, and at
+// every poll in any case. It returns nil when ctx has ended and all of its goroutines have returned.
+func (f *Feed) followChannel(ctx context.Context, what, channel string, state *followState,
 	sync func(context.Context) (changed bool, err error)) error {
 	return (&follower{f, what, channel, state, sync}).run(ctx)
 }

@@ -187,11 +187,11 @@ func TestLowerVersionsCountWhenTheOldOnesAreOver(t *testing.T) {
 		}
 	}
 	h.feed = &Feed{now: func() time.Time { return time.Unix(1001, 0) }}
-	h.forget(map[string]string{"a": "101 0"})
+	h.pruneSeen(map[string]string{"a": "101 0"})
 	if len(h.seen) != 1 {
 		t.Error("forgot a publisher that is listed")
 	}
-	h.forget(nil)
+	h.pruneSeen(nil)
 	if len(h.seen) != 0 {
 		t.Error("remembers a publisher that is gone")
 	}
@@ -225,7 +225,7 @@ func testBrokenSetDoesNotStopTheOthers(t *testing.T, s server) {
 }
 
 // A silent subscription is pinged and kept if it answers; otherwise it is renewed.
-func TestSilentSubscription(t *testing.T) {
+func TestFollow_RenewsSilentSubscriptions(t *testing.T) {
 	redistest.SkipIfShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
@@ -258,7 +258,7 @@ func TestSilentSubscription(t *testing.T) {
 }
 
 // Many notices become few reads, and the last set is always read.
-func TestStormOfNotices(t *testing.T) {
+func TestFollow_ReadsLittleInAStormOfNotices(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := open(t, s.Addr())
@@ -277,7 +277,7 @@ func TestStormOfNotices(t *testing.T) {
 
 // A server that is not there ends no follower, and the logger gets one line when it
 // begins.
-func TestServerAbsent(t *testing.T) {
+func TestFollow_WaitsForAnAbsentServer(t *testing.T) {
 	t.Parallel()
 	var log redistest.Log
 	f := openWith(t, redisclient.Config{Addrs: []string{"127.0.0.1:1"}, Log: log.Logger()})

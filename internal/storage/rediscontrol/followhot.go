@@ -23,7 +23,7 @@ import (
 // poll is one round trip; reading news takes one more, and another one if changes are missing.
 func (f *Feed) Follow(ctx context.Context, fn func(publisher string, set report.HotSet)) error {
 	h := &hotFollower{feed: f, fn: fn, seen: map[string]seenSet{}}
-	return f.follow(ctx, "the hot set", f.keys.HotNotice(), &f.hot, h.sync)
+	return f.followChannel(ctx, "the hot set", f.keys.HotNotice(), &f.hot, h.sync)
 }
 
 type hotFollower struct {
@@ -52,11 +52,11 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 	if h.index != nil && maps.Equal(index, h.index) { // each publication changes the index
 		return false, nil
 	}
-	changed, complete, err := h.read(ctx, h.news(index))
+	changed, complete, err := h.read(ctx, h.newerPublishers(index))
 	if err != nil {
 		return changed, err
 	}
-	h.forget(index)
+	h.pruneSeen(index)
 	if !complete {
 		return changed, nil // the next poll reads again
 	}
@@ -64,9 +64,9 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// news returns the publishers, by name, whose set in the index is newer than the last set that fn received, or has a
-// lower version after all keys of that set have expired. It also sets the flags of all publishers.
-func (h *hotFollower) news(index map[string]string) []string {
+// newerPublishers returns the publishers, by name, whose set in the index is newer than the last set that fn received,
+// or has a lower version after all keys of that set have expired. It also sets the flags of all publishers.
+func (h *hotFollower) newerPublishers(index map[string]string) []string {
 	var out []string
 	now := h.feed.now()
 	h.flags = map[string]string{}
@@ -110,10 +110,11 @@ func (h *hotFollower) read(ctx context.Context, publishers []string) (changed, c
 		return changed, false, err
 	}
 	h.feed.hot.add(func(s *FollowStats) { s.Gaps += uint64(len(gaps)) })
-	gaps, err = h.fetch(ctx, append(readWhole, gaps...), func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
-		h.feed.hot.add(func(s *FollowStats) { s.Whole++ })
-		return h.feed.askWhole(ctx, p, publisher)
-	}, &changed)
+	gaps, err = h.fetch(ctx, append(readWhole, gaps...),
+		func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
+			h.feed.hot.add(func(s *FollowStats) { s.Whole++ })
+			return h.feed.askWhole(ctx, p, publisher)
+		}, &changed)
 	return changed, len(gaps) == 0, err
 }
 
@@ -143,14 +144,14 @@ func (h *hotFollower) fetch(ctx context.Context, publishers []string,
 			continue
 		}
 		reports[i]()
-		*changed = h.take(publisher, held, err) || *changed
+		*changed = h.deliverSet(publisher, held, err) || *changed
 	}
 	return gaps, nil
 }
 
-// take hands one set on. It counts, logs and skips a set that cannot be read: fn's last set of this publisher stays
-// until it expires.
-func (h *hotFollower) take(publisher string, held heldSet, err error) (changed bool) {
+// deliverSet hands one set on. It counts, logs and skips a set that cannot be read: fn's last set of this publisher
+// stays until it expires.
+func (h *hotFollower) deliverSet(publisher string, held heldSet, err error) (changed bool) {
 	if errors.Is(err, redis.Nil) {
 		return false // the set expired since the index was read
 	}
@@ -177,7 +178,7 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 	if err != nil {
 		return false
 	}
-	set := held.deliverable()
+	set := held.withSortedLists()
 	flag := h.flags[publisher]
 	set.NoInput, set.Last, set.Judged = flag == flagNoInput, flag == flagStopped, parseJudged(flag)
 	h.fn(publisher, set)
@@ -201,8 +202,8 @@ func checkTimes(set *report.HotSet, now time.Time) error {
 	return nil
 }
 
-// forget removes publishers without index entry and live keys, because their names may change with every start.
-func (h *hotFollower) forget(index map[string]string) {
+// pruneSeen removes publishers without index entry and live keys, because their names may change with every start.
+func (h *hotFollower) pruneSeen(index map[string]string) {
 	now := h.feed.now()
 	for publisher, seen := range h.seen {
 		if _, listed := index[publisher]; !listed && now.After(seen.until) {

@@ -22,10 +22,10 @@ const renewEvery = time.Hour
 // overrideCopy.
 func (s *OverrideStore) Follow(ctx context.Context, fn func(rules.LiveOverrides)) error {
 	h := &overrideFollower{s: s, fn: fn}
-	if known := s.feed.known(); known.version > 0 { // of the last run, or of another follower
-		h.take(known)
+	if known := s.feed.knownState(); known.version > 0 { // of the last run, or of another follower
+		h.deliverState(known)
 	}
-	return s.feed.follow(ctx, "the overrides", s.feed.keys.OverrideNotice(), &s.feed.overrides, h.sync)
+	return s.feed.followChannel(ctx, "the overrides", s.feed.keys.OverrideNotice(), &s.feed.overrides, h.sync)
 }
 
 type overrideFollower struct {
@@ -47,24 +47,24 @@ func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 	}
 	if h.started && version == h.version {
 		f.overridesBehind.Store(false)
-		if h.renewal.due(f) {
+		if h.renewal.isDue(f) {
 			_, err := h.s.Trim(ctx)
 			f.notRenewed("overrides", err)
 		}
 		return false, nil
 	}
-	state, err := h.s.newest(ctx)
+	state, err := h.s.newestState(ctx)
 	if err != nil {
 		return false, err
 	}
 	if h.started && state.version <= h.version {
 		return false, nil // the known state stays in force
 	}
-	h.take(state)
+	h.deliverState(state)
 	return true, nil
 }
 
-func (h *overrideFollower) take(state *overrideCopy) {
+func (h *overrideFollower) deliverState(state *overrideCopy) {
 	h.started, h.version = true, state.version
 	h.s.feed.setKnown(state)
 	for c := range state.entries.Changes(h.entries, sameText) {
@@ -82,7 +82,7 @@ func (h *overrideFollower) take(state *overrideCopy) {
 // renewal is the time at which a follower last renewed the life of its keys.
 type renewal time.Time
 
-func (r *renewal) due(f *Feed) bool {
+func (r *renewal) isDue(f *Feed) bool {
 	now := f.now()
 	if now.Sub(time.Time(*r)) < renewEvery {
 		return false
@@ -132,7 +132,7 @@ func (s *OverrideStore) KeepCopy(ctx context.Context, c Copy) error {
 	var saved int64
 	var failing error
 	for ctx.Err() == nil {
-		if k := f.known(); k.version > saved {
+		if k := f.knownState(); k.version > saved {
 			err := c.Save(k.version, k.entries)
 			switch {
 			case err == nil:

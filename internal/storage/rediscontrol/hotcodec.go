@@ -58,19 +58,19 @@ func appendSet(dst []byte, keys []hottype.HotKey) ([]byte, error) {
 
 // appendHot writes one line, which parseLine reads. Deltas have the same lines.
 func appendHot(dst []byte, h *hottype.HotKey) ([]byte, error) {
-	dst, err := appendLine(dst, h, micros(h.Until))
+	dst, err := appendLine(dst, h, unixMicros(h.Until))
 	return append(dst, '\n'), err
 }
 
 func appendLine(dst []byte, h *hottype.HotKey, until int64) ([]byte, error) {
-	if !finite(h.Rate) || !finite(h.PeakRate) {
+	if !isFinite(h.Rate) || !isFinite(h.PeakRate) {
 		return nil, fmt.Errorf("rediscontrol: hot key %q: rate %v and peak %v must be finite", h.Key, h.Rate, h.PeakRate)
 	}
 	dst = append(appendField(dst, string(h.Key)), '\t')
 	dst = append(appendField(dst, h.Rule), '\t')
 	dst = append(strconv.AppendFloat(dst, h.Rate, 'g', -1, 64), '\t')
 	dst = append(strconv.AppendFloat(dst, h.PeakRate, 'g', -1, 64), '\t')
-	dst = append(strconv.AppendInt(dst, micros(h.Since), 10), '\t')
+	dst = append(strconv.AppendInt(dst, unixMicros(h.Since), 10), '\t')
 	return appendOptional(strconv.AppendInt(dst, until, 10), h)
 }
 
@@ -142,7 +142,7 @@ func parseLine(line string) (h hottype.HotKey, loop bool, err error) {
 
 func parseRate(s string) (float64, error) {
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || !finite(f) {
+	if err != nil || !isFinite(f) {
 		return 0, fmt.Errorf("rate %q is not a finite number up to 2^53", s)
 	}
 	return f, nil
@@ -151,10 +151,10 @@ func parseRate(s string) (float64, error) {
 // maxRate bounds a rate, so that sums of rates stay finite and JSON can represent them.
 const maxRate = 1 << 53
 
-func finite(f float64) bool { return math.Abs(f) <= maxRate }
+func isFinite(f float64) bool { return math.Abs(f) <= maxRate }
 
-// micros returns the stored form of a time, or 0 if it is zero.
-func micros(t time.Time) int64 {
+// unixMicros returns the stored form of a time, or 0 if it is zero.
+func unixMicros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}

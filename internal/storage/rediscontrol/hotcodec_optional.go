@@ -25,7 +25,7 @@ func appendOptional(dst []byte, h *hottype.HotKey) ([]byte, error) {
 		{"lower", h.Lower, h.Rate}, {"upper", h.Upper, h.Rate}, {"share", h.Share, 0}, {"baseline", h.Baseline, 0},
 		{"client_share", h.ClientShare, 0},
 	} {
-		if !finite(f.value) {
+		if !isFinite(f.value) {
 			return nil, fmt.Errorf("rediscontrol: hot key %q: %s %v must be finite", h.Key, f.name, f.value)
 		}
 		if f.value != f.none {
@@ -88,7 +88,7 @@ func appendLoops(dst []byte, loops []hottype.HotKey) ([]byte, error) {
 		if dst, err = appendLine(dst, &loops[i], 0); err != nil {
 			return nil, err
 		}
-		dst = strconv.AppendInt(appendName(dst, loopField), micros(loops[i].Until), 10)
+		dst = strconv.AppendInt(appendName(dst, loopField), unixMicros(loops[i].Until), 10)
 		dst = append(dst, '\n')
 		if len(dst) > bodyMax {
 			return nil, fmt.Errorf("rediscontrol: hot set with %d loops is over %d bytes; lower max_hot", len(loops),

@@ -51,7 +51,8 @@ func appendChange(dst []byte, d hotset.Delta) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	dst = fmt.Appendf(dst, "%d %d %d %s\n", micros(d.At), micros(d.Keys.Until), micros(d.Loops.Until), encoding)
+	dst = fmt.Appendf(dst, "%d %d %d %s\n", unixMicros(d.At), unixMicros(d.Keys.Until), unixMicros(d.Loops.Until),
+		encoding)
 	return append(dst, body...), nil
 }
 
@@ -191,9 +192,9 @@ func (h heldSet) advance(entries []string) (heldSet, error) {
 	return h, nil
 }
 
-// deliverable returns the set with its lists sorted. The result shares its lists with h, which is safe because
+// withSortedLists returns the set with its lists sorted. The result shares its lists with h, which is safe because
 // hotset.Delta.Apply changes no list in place.
-func (h heldSet) deliverable() report.HotSet {
+func (h heldSet) withSortedLists() report.HotSet {
 	if h.hasLog {
 		hotset.Sort(h.set.Keys)
 		hotset.Sort(h.set.Loops)

@@ -196,7 +196,7 @@ func testLostChangesHeal(t *testing.T, s server) {
 }
 
 // A log grows to half of the set; then the set is written whole again, which readers that are up to date need not read.
-func TestLogIsBounded(t *testing.T) {
+func TestPublisher_BoundsTheLog(t *testing.T) {
 	redistest.SkipIfShort(t)
 	t.Parallel()
 	s := redistest.Start(t)

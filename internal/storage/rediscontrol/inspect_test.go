@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-func TestInspectAServer(t *testing.T) {
+func TestInspect_ReportsTheServer(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru", "--save", "")
 	client, err := redisclient.Open(redisclient.Config{Addrs: []string{srv.Addr()}, Namespace: "test",

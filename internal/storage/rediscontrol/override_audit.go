@@ -108,7 +108,7 @@ func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, e
 // FindChanges returns the changes that a query selects, newest first. It reads only these changes: two round trips for
 // each 500, three if the query has an ID.
 func (s *OverrideStore) FindChanges(ctx context.Context, q rules.AuditQuery) ([]rules.Change, error) {
-	uncopied, err := s.uncopied(ctx)
+	uncopied, err := s.uncopiedChanges(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("rediscontrol: read audit: %w", err)
 	}
@@ -199,9 +199,9 @@ func (s *OverrideStore) decodeChanges(texts []string) []rules.Change {
 	return out
 }
 
-// uncopied returns the changes, newest first, that programs of an earlier version made and no script has copied into
-// the audit yet. It takes one round trip, and another one if there are any.
-func (s *OverrideStore) uncopied(ctx context.Context) ([]rules.Change, error) {
+// uncopiedChanges returns the changes, newest first, that programs of an earlier version made and no script has copied
+// into the audit yet. It takes one round trip, and another one if there are any.
+func (s *OverrideStore) uncopiedChanges(ctx context.Context) ([]rules.Change, error) {
 	pipe := s.feed.rdb.Pipeline()
 	copied := pipe.HGet(ctx, s.feed.keys.OverrideAuditState(), "copied")
 	head := pipe.LRange(ctx, s.feed.keys.OverrideAudit(), 0, 0)
@@ -212,7 +212,7 @@ func (s *OverrideStore) uncopied(ctx context.Context) ([]rules.Change, error) {
 	if err := head.Err(); err != nil {
 		return nil, err
 	}
-	isCopied := func(c rules.Change) bool { return c.Revision <= number(copied.Val()) }
+	isCopied := func(c rules.Change) bool { return c.Revision <= parseNumber(copied.Val()) }
 	if first := s.decodeChanges(head.Val()); len(first) == 0 || isCopied(first[0]) {
 		return nil, nil
 	}
@@ -227,8 +227,8 @@ func (s *OverrideStore) uncopied(ctx context.Context) ([]rules.Change, error) {
 	return list, nil
 }
 
-// number returns a whole number that a script wrote, or 0 if there is none.
-func number(text any) int64 {
+// parseNumber returns a whole number that a script wrote, or 0 if there is none.
+func parseNumber(text any) int64 {
 	s, _ := text.(string)
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n
@@ -251,7 +251,7 @@ func (s *OverrideStore) removedSince(ctx context.Context, version int64) (ids []
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, false, err
 	}
-	copied, completeAfter := number(state.Val()[0]), number(state.Val()[1])
+	copied, completeAfter := parseNumber(state.Val()[0]), parseNumber(state.Val()[1])
 	isSame := func(c rules.Change) bool { return c.Revision == version }
 	if slices.ContainsFunc(s.decodeChanges(same.Val()), isSame) || version <= completeAfter && completeAfter > 0 {
 		return nil, false, nil

@@ -161,7 +161,7 @@ func TestMerge_RestoresNoDeletedOverride(t *testing.T) {
 		flood(w)
 		w.send()
 		stopped := open(t, s.Addr())
-		stopped.Overrides().LoadCopy(keptCopy{*late.known()})
+		stopped.Overrides().LoadCopy(keptCopy{*late.knownState()})
 		for who, got := range map[string][]rules.Override{"one that was away": poll(),
 			"one that was stopped": poller(t, stopped)(), "the store": list(t, open(t, s.Addr()).Overrides())} {
 			deleted := func(o rules.Override) bool { return o.ID == "deleted" }
@@ -289,7 +289,7 @@ type older struct {
 func (p older) change(id string, after *rules.Override) {
 	p.Helper()
 	ctx, k, rdb := p.Context(), p.c.keys, p.c.rdb
-	version := max(number(rdb.Get(ctx, k.OverrideVersion()).Val())+1, now().UnixMicro())
+	version := max(parseNumber(rdb.Get(ctx, k.OverrideVersion()).Val())+1, now().UnixMicro())
 	c := rules.Change{Revision: version, At: now(), Author: "old", Action: rules.ChangeDelete, ID: id, After: after}
 	if after == nil {
 		rdb.HDel(ctx, k.Overrides(), id)
@@ -366,7 +366,7 @@ func TestAudit_ReadsOlderPrograms(t *testing.T) {
 func (p older) restore(n int) {
 	p.Helper()
 	ctx, k, pipe := p.Context(), p.c.keys, p.c.rdb.TxPipeline()
-	version := max(number(p.c.rdb.Get(ctx, k.OverrideVersion()).Val())+1, now().UnixMicro())
+	version := max(parseNumber(p.c.rdb.Get(ctx, k.OverrideVersion()).Val())+1, now().UnixMicro())
 	for i := range n {
 		o := block(fmt.Sprint("r", i), "topic?id=1", "old")
 		entry, _ := encode(o)
@@ -394,7 +394,7 @@ func TestAudit_CopiesInParts(t *testing.T) {
 	c := open(t, s.Addr())
 	old, store, ctx, k, rdb := older{t, c}, c.Overrides(), t.Context(), c.keys, s.Client()
 	put(t, store, block("first", "topic?id=1", "ann"))
-	start := number(rdb.Get(ctx, k.OverrideVersion()).Val())
+	start := parseNumber(rdb.Get(ctx, k.OverrideVersion()).Val())
 	o := block("o", "topic?id=1", "old")
 	old.change("o", &o)
 	old.change("o", nil)
@@ -488,7 +488,7 @@ func TestMerge_KnowsDeletionsOfOlderPrograms(t *testing.T) {
 		poll := poller(t, late)
 		poll()
 		s.Flush() // a program that knows neither sets the second one again
-		text, _ := late.known().entries.Get("deleted")
+		text, _ := late.knownState().entries.Get("deleted")
 		s.Client().HSet(t.Context(), c.keys.Overrides(), "deleted", text)
 		old.change("deleted", &deleted)
 		old.change("deleted", nil)

@@ -13,10 +13,10 @@ import (
 // maxLog is the number of changes of which Redis keeps the ids. A follower that missed more reads everything.
 const maxLog = 512
 
-// newest returns the same state as current. If Redis can tell what changed since the state that this process knows, it
-// reads only that, in two round trips, so that a change costs the same whatever the number of overrides.
-func (s *OverrideStore) newest(ctx context.Context) (*overrideCopy, error) {
-	if known := s.feed.known(); known.version > 0 && known.entries.Len() <= MaxOverrides {
+// newestState returns the same state as currentState. If Redis can tell what changed since the state that this process
+// knows, it reads only that, in two round trips, so that a change costs the same whatever the number of overrides.
+func (s *OverrideStore) newestState(ctx context.Context) (*overrideCopy, error) {
+	if known := s.feed.knownState(); known.version > 0 && known.entries.Len() <= MaxOverrides {
 		state, err := s.readChanges(ctx, known)
 		if err != nil {
 			return nil, err
@@ -27,7 +27,7 @@ func (s *OverrideStore) newest(ctx context.Context) (*overrideCopy, error) {
 		}
 	}
 	s.feed.overrides.add(func(st *FollowStats) { st.Whole++ })
-	return s.current(ctx)
+	return s.currentState(ctx)
 }
 
 // readChanges returns the state in Redis as the known state and the changes since, or nil if the log does not reach

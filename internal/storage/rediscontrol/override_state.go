@@ -83,8 +83,8 @@ func (f *Feed) overrideVersion(reply *redis.StringCmd) (int64, error) {
 	return 0, nil
 }
 
-// known returns the newest state that this process knows, which has version 0 if it knows none.
-func (f *Feed) known() *overrideCopy {
+// knownState returns the newest state that this process knows, which has version 0 if it knows none.
+func (f *Feed) knownState() *overrideCopy {
 	if k := f.overridesKnown.Load(); k != nil {
 		return k
 	}
@@ -105,15 +105,15 @@ func (f *Feed) setKnown(state *overrideCopy) {
 	}
 }
 
-// current returns the state of Redis, or the newer one that this process knows, which it also writes back if it may. It
-// reads everything in one round trip, or in two to four if Redis has lost data.
-func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
+// currentState returns the state of Redis, or the newer one that this process knows, which it also writes back if it
+// may. It reads everything in one round trip, or in two to four if Redis has lost data.
+func (s *OverrideStore) currentState(ctx context.Context) (*overrideCopy, error) {
 	for range readTries {
 		stored, err := s.read(ctx)
 		if err != nil {
 			return nil, err
 		}
-		known := s.feed.known()
+		known := s.feed.knownState()
 		want, newer := known, stored.version >= known.version
 		if newer {
 			want, err = s.merge(ctx, stored, known)
@@ -204,7 +204,7 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 	switch {
 	case err != nil && first:
 		until := "they stay in force here until another program writes them back or an override is changed"
-		if stored.version > f.known().version {
+		if stored.version > f.knownState().version {
 			until = "they are not in force until another program writes them back, because an override was changed since"
 		}
 		log.Error("rediscontrol: Redis has lost overrides, and they cannot be written back from here; "+until+
@@ -226,7 +226,7 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 		o, _ := decodeOverride(id, text) // an unreadable override has no end
 		args = append(args, id, text, endOf(o.Until))
 	}
-	audit, err := restoration(stored, known, f.now().UTC().Truncate(time.Microsecond))
+	audit, err := restoringChanges(stored, known, f.now().UTC().Truncate(time.Microsecond))
 	if err != nil {
 		return false, err
 	}
@@ -237,9 +237,9 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 	return reply[0] == 1, nil
 }
 
-// restoration returns the differences of two states as audit entries, by id, up to maxRecent, so that the script that
-// writes them is not long.
-func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
+// restoringChanges returns the differences of two states as audit entries, by id, up to maxRecent, so that the script
+// that writes them is not long.
+func restoringChanges(older, newer *overrideCopy, now time.Time) ([]any, error) {
 	var out []any
 	changed := slices.Collect(newer.entries.Changes(older.entries, sameText))
 	slices.SortFunc(changed, func(a, b persistent.Change[string]) int { return strings.Compare(a.Key, b.Key) })
@@ -247,7 +247,7 @@ func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 		id, before, after := c.Key, textOf(c.Before), textOf(c.After)
 		change := rules.Change{
 			Revision: newer.version, At: now, Author: restoredBy, Action: rules.ChangeDelete, ID: id,
-			Before: readable(id, before), After: readable(id, after),
+			Before: readableOverride(id, before), After: readableOverride(id, after),
 		}
 		if after != "" {
 			change.Action = rules.ChangePut
@@ -261,8 +261,8 @@ func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 	return out, nil
 }
 
-// readable returns an entry for the audit, or nil if there is none. An unreadable entry has its ID alone.
-func readable(id, text string) *rules.Override {
+// readableOverride returns an entry for the audit, or nil if there is none. An unreadable entry has its ID alone.
+func readableOverride(id, text string) *rules.Override {
 	if text == "" {
 		return nil
 	}

@@ -125,7 +125,8 @@ func TestChangesAfterALossLoseNothing(t *testing.T) {
 func poller(t testing.TB, c *Feed) func() []rules.Override {
 	t.Helper()
 	var enforced []rules.Override
-	h := &overrideFollower{s: c.Overrides(), fn: func(all rules.LiveOverrides) { enforced = rules.SortedOverrides(all) }}
+	h := &overrideFollower{s: c.Overrides(),
+		fn: func(all rules.LiveOverrides) { enforced = rules.SortedOverrides(all) }}
 	return func() []rules.Override {
 		t.Helper()
 		if _, err := h.sync(context.Background()); err != nil {
@@ -469,11 +470,11 @@ func TestAnOlderCopyRestoresNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, found := range map[string]*overrideCopy{"what stands": stands, "a loss that is over": {}} {
-		if done, err := old.Overrides().runRestore(ctx, found, old.known()); done || err != nil {
+		if done, err := old.Overrides().runRestore(ctx, found, old.knownState()); done || err != nil {
 			t.Errorf("%s: an older copy was written: %v, %v", name, done, err)
 		}
 	}
-	newer := &overrideCopy{version: stands.version + 1, entries: young.known().entries}
+	newer := &overrideCopy{version: stands.version + 1, entries: young.knownState().entries}
 	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, newer); done || err != nil {
 		t.Errorf("over a state that was not read: %v, %v", done, err)
 	}
@@ -483,7 +484,7 @@ func TestAnOlderCopyRestoresNothing(t *testing.T) {
 	if w != (written{code: -2}) || err != nil {
 		t.Errorf("a change on top of a loss: %+v, %v", w, err)
 	}
-	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, young.known()); !done || err != nil {
+	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, young.knownState()); !done || err != nil {
 		t.Fatalf("not restored: %v, %v", done, err)
 	}
 	if end, err := young.Overrides().read(ctx); err != nil || end.entries.Len() != 0 || end.version != stands.version {
@@ -498,7 +499,7 @@ func TestKnownOverridesNeverGetOlder(t *testing.T) {
 	newer := &overrideCopy{version: 2}
 	f.setKnown(newer)
 	f.setKnown(&overrideCopy{version: 1})
-	if f.known() != newer {
-		t.Errorf("version %d after 2", f.known().version)
+	if f.knownState() != newer {
+		t.Errorf("version %d after 2", f.knownState().version)
 	}
 }

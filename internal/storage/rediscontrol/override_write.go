@@ -30,7 +30,7 @@ type written struct{ code, trimmed, version int64 }
 // write runs the script. It takes one round trip, more only after an upgrade.
 func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time,
 	audit string) (written, error) {
-	args := append(s.auditArgs(), id, expected, entry, endOf(until), audit, MaxOverrides, s.feed.known().version,
+	args := append(s.auditArgs(), id, expected, entry, endOf(until), audit, MaxOverrides, s.feed.knownState().version,
 		maxLog)
 	reply, err := s.runAuditScript(ctx, writeOverride, 5, args)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-func TestEndedOverridesGo(t *testing.T) {
+func TestTrim_RemovesEndedOverrides(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := open(t, s.Addr())

@@ -31,7 +31,7 @@ func (f *Feed) Overrides() *OverrideStore { return &OverrideStore{feed: f} }
 // List returns the overrides that have not ended, by ID, and counts unreadable ones. It first writes back overrides
 // that Redis lost; if that fails, it returns the overrides that are enforced here. It takes one round trip.
 func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
-	state, err := s.current(ctx)
+	state, err := s.currentState(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *OverrideStore) PutIf(ctx context.Context, o rules.Override, version int
 	if err := o.Validate(); err != nil {
 		return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", o.ID, err)
 	}
-	return s.change(ctx, o.ID, func(before *rules.Override, now time.Time) (rules.Change, error) {
+	return s.updateOverride(ctx, o.ID, func(before *rules.Override, now time.Time) (rules.Change, error) {
 		if err := rules.CheckVersion(before, version); err != nil {
 			return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", o.ID, err)
 		}
@@ -103,7 +103,7 @@ func (s *OverrideStore) Delete(ctx context.Context, id, author string) error {
 // DeleteIf removes an override that has version, or any version if it is rules.AnyVersion. It takes four round trips,
 // and one more if this process enforced the override.
 func (s *OverrideStore) DeleteIf(ctx context.Context, id, author string, version int64) (rules.Change, error) {
-	return s.change(ctx, id, func(before *rules.Override, now time.Time) (rules.Change, error) {
+	return s.updateOverride(ctx, id, func(before *rules.Override, now time.Time) (rules.Change, error) {
 		if before == nil {
 			return rules.Change{}, fmt.Errorf("rediscontrol: override %q: %w", id, rule.ErrNoOverride)
 		}
@@ -124,7 +124,7 @@ func (s *OverrideStore) Revision(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("rediscontrol: read the version of the overrides: %w", err)
 	}
-	return max(version, s.feed.known().version), nil
+	return max(version, s.feed.knownState().version), nil
 }
 
 // Trim removes up to 1000 overrides that have ended, returns their number, and renews the life of the rest, as every
@@ -137,17 +137,17 @@ func (s *OverrideStore) Trim(ctx context.Context) (int, error) {
 	return int(w.trimmed), nil
 }
 
-// change reads one override, calls next for its new value, and writes that value if the override is unchanged since it
-// was read. It first writes back overrides that Redis lost, because a change on top of an older state would make that
-// state the newest one.
-func (s *OverrideStore) change(ctx context.Context, id string,
+// updateOverride reads one override, calls next for its new value, and writes that value if the override is unchanged
+// since it was read. It first writes back overrides that Redis lost, because a change on top of an older state would
+// make that state the newest one.
+func (s *OverrideStore) updateOverride(ctx context.Context, id string,
 	next func(before *rules.Override, now time.Time) (rules.Change, error)) (rules.Change, error) {
 	for range putTries {
-		text, err := s.entry(ctx, id)
+		text, err := s.currentEntry(ctx, id)
 		if err != nil {
 			return rules.Change{}, fmt.Errorf("rediscontrol: read override %q: %w", id, err)
 		}
-		change, err := next(s.before(id, text), s.feed.now().UTC().Truncate(time.Microsecond))
+		change, err := next(s.overrideBefore(id, text), s.feed.now().UTC().Truncate(time.Microsecond))
 		if err != nil {
 			return rules.Change{}, err
 		}
@@ -171,14 +171,14 @@ func (s *OverrideStore) change(ctx context.Context, id string,
 // keepWritten records a change as known before it is acknowledged. So this process writes the change back if Redis
 // loses it before any follower has read it, and changes nothing on top of an older state.
 func (s *OverrideStore) keepWritten(ctx context.Context) {
-	if state, err := s.newest(ctx); err == nil {
+	if state, err := s.newestState(ctx); err == nil {
 		s.feed.setKnown(state)
 	}
 }
 
-// entry returns the text of one current override, or "" if there is none. It takes one round trip, more only if Redis
-// has lost data.
-func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
+// currentEntry returns the text of one current override, or "" if there is none. It takes one round trip, more only if
+// Redis has lost data.
+func (s *OverrideStore) currentEntry(ctx context.Context, id string) (string, error) {
 	pipe := s.feed.rdb.Pipeline()
 	reply := pipe.Get(ctx, s.feed.keys.OverrideVersion())
 	text := pipe.HGet(ctx, s.feed.keys.Overrides(), id)
@@ -187,10 +187,10 @@ func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
 		return "", err
 	}
 	version, err := s.feed.overrideVersion(reply)
-	if err != nil || version >= s.feed.known().version {
+	if err != nil || version >= s.feed.knownState().version {
 		return text.Val(), err
 	}
-	state, err := s.current(ctx)
+	state, err := s.currentState(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -198,10 +198,10 @@ func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
 	return current, nil
 }
 
-// before returns the current override, or nil if there is none. An unreadable one can be replaced and deleted; the
-// audit has its ID alone.
-func (s *OverrideStore) before(id, text string) *rules.Override {
-	o := readable(id, text)
+// overrideBefore returns the current override, or nil if there is none. An unreadable one can be replaced and deleted;
+// the audit has its ID alone.
+func (s *OverrideStore) overrideBefore(id, text string) *rules.Override {
+	o := readableOverride(id, text)
 	if o != nil && o.Target().Value == "" {
 		s.feed.counters.add(func(s *Stats) { s.OverridesMalformed++ })
 	}

@@ -134,7 +134,7 @@ func (p *Publisher) publish(ctx context.Context, set report.HotSet) error {
 			p.feed.counters.add(func(s *Stats) { s.Fenced++ })
 			return fmt.Errorf("%w: publisher %q: a later set of this process stands already", ErrFenced, p.cfg.ID)
 		case fenced:
-			p.lost(a.epoch)
+			p.recordLoss(a.epoch)
 			if a.epoch != 0 { // the set was judged before the loss of the id; the next one is not
 				p.feed.counters.add(func(s *Stats) { s.Fenced++ })
 				return &StandbyError{ID: p.cfg.ID, Epoch: a.epoch}
@@ -146,8 +146,8 @@ func (p *Publisher) publish(ctx context.Context, set report.HotSet) error {
 	return errors.New("the server loses its data again and again")
 }
 
-// lost records that the id belongs to the process with an epoch, or to no process if it is 0.
-func (p *Publisher) lost(epoch int64) {
+// recordLoss records that the id belongs to the process with an epoch, or to no process if it is 0.
+func (p *Publisher) recordLoss(epoch int64) {
 	p.known = max(p.known, p.epoch, epoch)
 	p.epoch = 0
 	p.log = logSize{}

@@ -54,7 +54,7 @@ func (p *Publisher) Release(ctx context.Context) error {
 	if p.epoch == 0 {
 		return nil
 	}
-	p.lost(p.epoch)
+	p.recordLoss(p.epoch)
 	if _, err := p.claim(ctx, 0); err != nil {
 		return fmt.Errorf("rediscontrol: release publisher %q: %w", p.cfg.ID, err)
 	}

@@ -29,7 +29,7 @@ func stored(t *testing.T, c *Feed, id string) report.HotSet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return held.deliverable()
+	return held.withSortedLists()
 }
 
 // script makes the calls of a publisher "a" as they would be on the wire: token claims the id, then body is published.

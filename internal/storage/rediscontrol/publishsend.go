@@ -34,9 +34,11 @@ type logSize struct {
 	base, changes, bytes int // bytes of the set, number and bytes of its changes
 }
 
-// full reports whether the log has logEntries changes, or half as many bytes as the set, which is a third of the bytes
-// that a new reader reads.
-func (l logSize) full() bool { return l.changes >= logEntries || l.bytes > max(l.base, compressFrom)/2 }
+// isFull reports whether the log has logEntries changes, or half as many bytes as the set, which is a third of the
+// bytes that a new reader reads.
+func (l logSize) isFull() bool {
+	return l.changes >= logEntries || l.bytes > max(l.base, compressFrom)/2
+}
 
 type message struct {
 	from     uint64 // 0: body is the set
@@ -145,7 +147,7 @@ func (p *Publisher) render(set report.HotSet) (message, error) {
 	}
 	m.log.changes++
 	m.log.bytes += len(m.change)
-	if !m.log.full() {
+	if !m.log.isFull() {
 		return m, nil
 	}
 	whole := p.encoder.Held()
@@ -169,7 +171,7 @@ func (p *Publisher) renderWhole(m *message, set report.HotSet, name string) erro
 		return err
 	}
 	p.buf = text
-	m.at = micros(set.At)
+	m.at = unixMicros(set.At)
 	m.body, m.encoding, err = pack(text, name, compressFrom)
 	return err
 }

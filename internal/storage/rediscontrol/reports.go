@@ -35,7 +35,7 @@ func (f *Feed) WriteReport(ctx context.Context, r report.Limiter) error {
 	if !conf.ValidID(r.Instance) {
 		return fmt.Errorf("rediscontrol: report of instance %q: the name must be 1 to 128 printable bytes without spaces", r.Instance)
 	}
-	text, err := encode(f.bounded(r, reportKeys(f.limiters.Load())))
+	text, err := encode(f.boundedReport(r, reportKeys(f.limiters.Load())))
 	if err != nil {
 		return err
 	}
@@ -51,20 +51,20 @@ func (f *Feed) WriteReport(ctx context.Context, r report.Limiter) error {
 	return nil
 }
 
-// bounded leaves out the keys with the fewest decisions, and the overrides with the fewest hits. The caller's slice is
-// not changed.
-func (f *Feed) bounded(r report.Limiter, keys int) report.Limiter {
+// boundedReport leaves out the keys with the fewest decisions, and the overrides with the fewest hits. The caller's
+// slice is not changed.
+func (f *Feed) boundedReport(r report.Limiter, keys int) report.Limiter {
 	f.counters.add(func(s *Stats) { s.ReportKeysCut += uint64(max(0, len(r.Keys)-keys)) })
-	r.Keys = heaviest(r.Keys, keys, func(a, b report.KeyDecisions) int {
+	r.Keys = heaviestEntries(r.Keys, keys, func(a, b report.KeyDecisions) int {
 		return cmp.Or(cmp.Compare(b.Allowed+b.Denied, a.Allowed+a.Denied), cmp.Compare(a.Key, b.Key))
 	})
-	r.OverrideHits = heaviest(r.OverrideHits, maxReportKeys, func(a, b report.OverrideHits) int {
+	r.OverrideHits = heaviestEntries(r.OverrideHits, maxReportKeys, func(a, b report.OverrideHits) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.ID, b.ID))
 	})
 	return r
 }
 
-func heaviest[T any](list []T, most int, compare func(a, b T) int) []T {
+func heaviestEntries[T any](list []T, most int, compare func(a, b T) int) []T {
 	if len(list) <= most {
 		return list
 	}
@@ -128,10 +128,10 @@ func (r *Reporter) Run(ctx context.Context) error {
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
 	for {
-		r.once(ctx, false)
+		r.reportOnce(ctx, false)
 		select {
 		case <-ctx.Done():
-			r.once(context.WithoutCancel(ctx), true)
+			r.reportOnce(context.WithoutCancel(ctx), true)
 			return nil
 		case <-tick.C:
 		case <-r.feed.heldChanged:
@@ -143,7 +143,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 // continue by themselves, with their share of the limit.
 func (r *Reporter) Live() int { return int(max(r.feed.limiters.Load(), 1)) }
 
-func (r *Reporter) once(ctx context.Context, stopped bool) {
+func (r *Reporter) reportOnce(ctx context.Context, stopped bool) {
 	bounded, cancel := context.WithTimeout(ctx, reportEvery)
 	defer cancel()
 	report := r.report(r.feed.now())

@@ -79,7 +79,7 @@ func TestSilentLimitersAreNotAlive(t *testing.T) {
 	}
 }
 
-func TestReportsAreBounded(t *testing.T) {
+func TestWriteReport_BoundsTheKeys(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
 	r := makeReport("a", maxReportKeys+500)

@@ -22,7 +22,7 @@ func (f *Feed) Rules() *RuleStore { return &RuleStore{feed: f} }
 
 // Read returns the content of the store, or nil if it is empty. It takes two round trips.
 func (s *RuleStore) Read(ctx context.Context) (*rules.Stored, error) {
-	version, err := s.version(ctx)
+	version, err := s.storedVersion(ctx)
 	if err != nil || version == 0 {
 		return nil, err
 	}
@@ -34,10 +34,10 @@ func (s *RuleStore) Read(ctx context.Context) (*rules.Stored, error) {
 	return rules.DecodeStored([]byte(text))
 }
 
-func (s *RuleStore) version(ctx context.Context) (int64, error) {
+func (s *RuleStore) storedVersion(ctx context.Context) (int64, error) {
 	text, err := s.feed.rdb.GetRange(ctx, s.feed.keys.RulesVersion(), 0, 20).Result()
 	if err != nil || text == "" { // an absent key reads as ""
-		return 0, wrapped("read the version of the rules", err)
+		return 0, wrapError("read the version of the rules", err)
 	}
 	version, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || version < 1 {
@@ -65,14 +65,14 @@ func (s *RuleStore) Write(ctx context.Context, before int64, next *rules.Stored)
 	if err == nil && done == 0 {
 		return rules.ErrConflict
 	}
-	return wrapped("write the rules", err)
+	return wrapError("write the rules", err)
 }
 
 // History returns the last changes, newest first. It takes one round trip.
 func (s *RuleStore) History(ctx context.Context) ([]rules.Revision, error) {
 	list, err := s.feed.rdb.LRange(ctx, s.feed.keys.RulesHistory(), 0, rules.MaxRevisions-1).Result()
 	if err != nil {
-		return nil, wrapped("read the history of the rules", err)
+		return nil, wrapError("read the history of the rules", err)
 	}
 	var out []rules.Revision
 	for _, text := range list {
@@ -88,7 +88,7 @@ func (s *RuleStore) History(ctx context.Context) ([]rules.Revision, error) {
 // store is empty, or with an error; all calls are from one goroutine. It returns nil when ctx ends.
 func (s *RuleStore) Follow(ctx context.Context, fn func(*rules.Stored, error)) error {
 	h := &rulesFollower{s: s, fn: fn}
-	return s.feed.follow(ctx, "the rules", s.feed.keys.RulesNotice(), &s.feed.rules, h.sync)
+	return s.feed.followChannel(ctx, "the rules", s.feed.keys.RulesNotice(), &s.feed.rules, h.sync)
 }
 
 type rulesFollower struct {
@@ -99,13 +99,13 @@ type rulesFollower struct {
 }
 
 func (h *rulesFollower) sync(ctx context.Context) (changed bool, err error) {
-	version, err := h.s.version(ctx)
+	version, err := h.s.storedVersion(ctx)
 	if err == nil && (h.last == nil || h.last.Version != version) {
 		before := h.last
 		h.last, err = h.s.Read(ctx)
 		changed = before != nil && h.last != nil
 	}
-	if err == nil && h.last != nil && h.renewal.due(h.s.feed) {
+	if err == nil && h.last != nil && h.renewal.isDue(h.s.feed) {
 		h.s.renew(ctx)
 	}
 	h.fn(h.last, err)
@@ -122,8 +122,8 @@ func (s *RuleStore) renew(ctx context.Context) {
 	s.feed.notRenewed("rules", err)
 }
 
-// wrapped returns err with the failed act what, or nil if err is nil or redis.Nil.
-func wrapped(what string, err error) error {
+// wrapError returns err with the failed act what, or nil if err is nil or redis.Nil.
+func wrapError(what string, err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return nil
 	}
