@@ -57,7 +57,10 @@ func (s *Service) listOverrides(w http.ResponseWriter, r *http.Request) error {
 	list = list[min(offset, matched):]
 	list = list[:min(limit, len(list))]
 	s.cfg.Live.AddHits(list, now)
-	a := map[string]any{"overrides": list, "matched": matched}
+	a := map[string]any{"overrides": list}
+	if r.URL.RawQuery != "" { // a page; the whole list can be applied again as it is
+		a["matched"] = matched
+	}
 	if trouble := s.cfg.Live.Trouble(); trouble != "" { // these are the overrides as last read
 		a["trouble"] = trouble
 	}
