@@ -46,6 +46,13 @@ func TestOverride_DecidesNextRequest(t *testing.T) {
 	visit("first of a burst of two", http.StatusOK)
 	visit("second of a burst of two", http.StatusOK)
 	visit("third of a burst of two", http.StatusTooManyRequests)
+	p.Signal(syscall.SIGKILL)
+	p.Wait(time.Minute)
+	p = launch(t, "hotparam", args...)
+	ready(t, admin)
+	visit("first after a kill", http.StatusOK)
+	visit("second after a kill", http.StatusOK)
+	visit("third after a kill", http.StatusTooManyRequests)
 	if code := p.Stop(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}

@@ -160,6 +160,7 @@ func TestPut_WhatCannotBeReadAgain(t *testing.T) {
 		t.Errorf("files of %d and %d bytes are written, and of %d read", o.max, o.audit.max, maxFile)
 	}
 	o.max = 100 << 10
+	o.file.min = o.max // so that a journal can hold more than fits into the file
 	var err error
 	n := 0
 	for ; err == nil; n++ {
@@ -177,6 +178,28 @@ func TestPut_WhatCannotBeReadAgain(t *testing.T) {
 		t.Errorf("%d overrides after a restart, want %d", len(got), n-1)
 	}
 	if err := o.Delete(ctx, list(t, o)[0].ID, "ann"); err != nil {
+		t.Error(err)
+	}
+	if err := o.Close(); err != nil {
+		t.Errorf("the journal cannot be merged: %v", err)
+	}
+}
+
+// TestTrim_WritesNothingThatCannotBeReadAgain states that Trim leaves a file that a person wrote without indentation,
+// if it would be too long with it. That is no fault of the disk.
+func TestTrim_WritesNothingThatCannotBeReadAgain(t *testing.T) {
+	t.Parallel()
+	d := newRAM()
+	text := `{"version":1,"overrides":[{"id":"a","key":"topic?id=1","action":"block","until":"2026-03-14T13:00:00Z"},` +
+		`{"id":"b","key":"topic?id=2","action":"block"},{"id":"c","key":"topic?id=3","action":"block"}]}`
+	d.files[overridesFile] = []byte(text)
+	o := boot(t, d)
+	o.max = len(text)
+	if n, err := o.Trim(t0.Add(2 * time.Hour)); n != 0 || !errors.Is(err, rules.ErrTooManyOverrides) ||
+		string(d.files[overridesFile]) != text {
+		t.Errorf("%d, %v: %s", n, err, d.files[overridesFile])
+	}
+	if err := o.Check(ctx); err != nil {
 		t.Error(err)
 	}
 }

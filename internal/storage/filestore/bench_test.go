@@ -1,14 +1,16 @@
 package filestore
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// BenchmarkOverrideChange replaces one override of a directory, and writes the copy of a limiter.
+// BenchmarkOverrideChange replaces one override of a directory, and saves such a change in the copy of a limiter.
 func BenchmarkOverrideChange(b *testing.B) {
 	for _, n := range []int{10, 10_000} {
 		live, texts := rules.LiveOverrides{}, map[string]string{}
@@ -18,11 +20,15 @@ func BenchmarkOverrideChange(b *testing.B) {
 			live = live.With(o.ID, o)
 			texts[o.ID] = fmt.Sprintf(`{"id":%q,"key":%q,"action":"limit","rate":5}`, o.ID, o.Key)
 		}
-		o, err := load(dirDisk(b.TempDir()), time.Now)
+		d := dirDisk(b.TempDir())
+		data, err := (&Overrides{max: maxFile}).encode(live, nil, 0)
+		if err := errors.Join(err, d.replace(overridesFile, data)); err != nil {
+			b.Fatal(err)
+		}
+		o, err := load(d, time.Now)
 		if err != nil {
 			b.Fatal(err)
 		}
-		o.entries = live
 		first, _ := live.Get("o0")
 		b.Run(fmt.Sprint("store/", n), func(b *testing.B) {
 			for b.Loop() {
@@ -31,10 +37,15 @@ func BenchmarkOverrideChange(b *testing.B) {
 				}
 			}
 		})
-		c, entries := &OverridesCopy{disk: dirDisk(b.TempDir())}, persistentOf(texts)
+		c, entries, revision := newCopy(dirDisk(b.TempDir()), nil, slog.Default()), persistentOf(texts), int64(1)
+		if err := c.Save(revision, entries); err != nil {
+			b.Fatal(err)
+		}
 		b.Run(fmt.Sprint("copy/", n), func(b *testing.B) {
 			for b.Loop() {
-				if err := c.Save(1, entries); err != nil {
+				revision++
+				entries = entries.With("o0", fmt.Sprintf(`{"id":"o0","key":"topic?id=0","action":"limit","rate":%d}`, revision))
+				if err := c.Save(revision, entries); err != nil {
 					b.Fatal(err)
 				}
 			}

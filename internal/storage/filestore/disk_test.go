@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 )
 
 var errPower = errors.New("power is gone")
@@ -19,6 +20,7 @@ type ram struct {
 	failAt  int  // number of the write that fails, from 1, or 0
 	crash   bool // the failing write is the last one
 	torn    int  // how much of it is there, in thousandths
+	renamed bool // a replacement fails after its rename
 	crashed bool
 }
 
@@ -51,6 +53,9 @@ func (r *ram) replace(name string, data []byte) error {
 	n, err := r.write(data)
 	if err != nil {
 		r.files[name+tempSuffix] = slices.Clone(data[:n])
+		if r.renamed {
+			r.files[name] = slices.Clone(data)
+		}
 		return err
 	}
 	r.files[name] = slices.Clone(data)
@@ -63,8 +68,21 @@ func (r *ram) add(name string, data []byte) error {
 	return err
 }
 
+// cut is one of the writes that can fail. It is done entirely or not at all.
+func (r *ram) cut(name string, size int) error {
+	if _, err := r.write(nil); err != nil {
+		return err
+	}
+	if size == 0 {
+		delete(r.files, name)
+	} else if size < len(r.files[name]) {
+		r.files[name] = r.files[name][:size]
+	}
+	return nil
+}
+
 func (r *ram) sweep() error {
-	maps.DeleteFunc(r.files, func(name string, _ []byte) bool { return name != overridesFile && name != auditFile })
+	maps.DeleteFunc(r.files, func(name string, _ []byte) bool { return strings.HasSuffix(name, tempSuffix) })
 	return nil
 }
 

@@ -2,17 +2,23 @@
 // process. It is the only package that writes them to a disk; if several machines share overrides, package rediscontrol
 // is used instead.
 //
-//	DIR/overrides.json   {"version": 1, "last": …, "overrides": […]}, replaced as a whole
-//	DIR/audit.jsonl      one change a line, oldest first: 30 days, as far as they fit into 64 MiB
-//	DIR/lock             held while a process has the directory open
+//	DIR/overrides.json      {"version": 1, "last": …, "overrides": […]}, replaced as a whole
+//	DIR/overrides.journal   the changes since, one a line; see journaledFile
+//	DIR/audit.jsonl         one change a line, oldest first: 30 days, as far as they fit into 64 MiB
+//	DIR/lock                held while a process has the directory open
 //
 // Callers put and delete overrides with the name of their author. The package returns the list and the audit, and calls
 // each subscriber with every change.
 //
-// A change is written to the audit, then into overrides.json by a temporary file, fsync and rename, and only then
-// answered. A crash in between leaves an audit line that was never answered: OpenOverrides recognizes it by "last", the
-// change that overrides.json holds, and drops it. A file that cannot be read is an error that states how to fix it, and
-// never counts as empty. A change that would make a file larger than the size up to which files are read is rejected.
+// A change is written to the audit, then to the journal, and only then answered. A crash in between leaves an audit
+// line that was never answered: OpenOverrides recognizes it by the last change that overrides.json and its journal
+// hold, and drops it. The journal is merged into overrides.json, by a temporary file, fsync and rename, when it has
+// as many bytes, by Trim and by Close. So a program that does not know the journal reads everything after an orderly
+// stop, and the text of a removed override is gone soon. If overrides.json was edited or replaced, it holds and a
+// journal of the file before does not: Missing reports it.
+//
+// A file that cannot be read is an error that states how to fix it, and never counts as empty. A change that would
+// make a file larger than the size up to which files are read is rejected.
 //
 // The directory also holds the last good copy of rules from a central store; see [RulesCopy].
 package filestore
@@ -32,11 +38,13 @@ import (
 )
 
 const (
-	overridesFile = "overrides.json"
-	auditFile     = "audit.jsonl"
-	tempSuffix    = ".tmp"
-	formatVersion = 1        // of overrides.json; a reader rejects higher ones
-	maxFile       = 64 << 20 // bytes of a file that are read, and written
+	overridesFile    = "overrides.json"
+	overridesJournal = "overrides.journal"
+	auditFile        = "audit.jsonl"
+	tempSuffix       = ".tmp"
+	formatVersion    = 1        // of overrides.json; a reader rejects higher ones
+	maxFile          = 64 << 20 // bytes of a file that are read, and written
+	envelopeBytes    = 128      // at most, of an envelope without its last change and its overrides
 )
 
 type envelope struct {
@@ -55,26 +63,47 @@ func (o *Overrides) encode(live rules.LiveOverrides, last *rules.Change, changes
 		return nil, fmt.Errorf("filestore: %s: %w", overridesFile, err)
 	}
 	if len(data) >= o.max {
-		return nil, fmt.Errorf("filestore: %s would have %d bytes, more than %d: %w", overridesFile, len(data), o.max,
-			rules.ErrTooManyOverrides)
+		return nil, tooLong(len(data), o.max)
 	}
 	return append(data, '\n'), nil
 }
 
-// readEnvelope reads overrides.json. Its version is 0 if the file does not exist.
-func readEnvelope(d disk) (envelope, error) {
-	data, err := d.read(overridesFile)
+func tooLong(n, most int) error {
+	return fmt.Errorf("filestore: %s would have %d bytes, more than %d: %w", overridesFile, n, most,
+		rules.ErrTooManyOverrides)
+}
+
+// overrideBytes returns the bytes that an override takes in overrides.json, with indentation, comma and line feed.
+func overrideBytes(o *rules.Override) int { return len("    ,\n") + indentedBytes(o, "    ") }
+
+// bytesWith returns an upper bound of the bytes of overrides.json with overrides that take n bytes and a last change.
+func bytesWith(n int, last *rules.Change) int {
+	return envelopeBytes + n + len(`  "last": ,\n`) + indentedBytes(last, "  ")
+}
+
+func indentedBytes(v any, prefix string) int {
+	data, _ := json.MarshalIndent(v, prefix, "  ") // it was marshaled or unmarshaled before
+	return len(data)
+}
+
+// readEnvelope reads overrides.json and the changes in its journal. Its version is 0 if overrides.json does not exist.
+func readEnvelope(f *journaledFile) (envelope, journal, error) {
+	data, j, err := f.read()
 	if errors.Is(err, fs.ErrNotExist) {
-		return envelope{}, nil
+		return envelope{}, j, nil
+	}
+	if bad := (*damagedLine)(nil); errors.As(err, &bad) {
+		return envelope{}, j, fmt.Errorf("%w; move it away to start with the overrides of %s (%s lists the changes since)",
+			err, f.name, auditFile)
 	}
 	if err != nil {
-		return envelope{}, err
+		return envelope{}, j, err
 	}
 	var env envelope
 	if err := json.Unmarshal(data, &env); err != nil {
-		return envelope{}, damaged(d, lineOf(data, err), err)
+		return envelope{}, j, damaged(f.disk, lineOf(data, err), err)
 	}
-	return env, env.check(d)
+	return env, j, env.check(f.disk)
 }
 
 func (env envelope) check(d disk) error {
@@ -126,6 +155,8 @@ type disk interface {
 	replace(name string, data []byte) error
 	// add appends data to a file.
 	add(name string, data []byte) error
+	// cut makes a file as short as size, or removes it if size is 0. It does not wait for the disk.
+	cut(name string, size int) error
 	// sweep removes the temporary files that a crash left.
 	sweep() error
 }
@@ -137,6 +168,7 @@ func (noDisk) path(name string) string      { return name }
 func (noDisk) read(string) ([]byte, error)  { return nil, fs.ErrNotExist }
 func (noDisk) replace(string, []byte) error { return nil }
 func (noDisk) add(string, []byte) error     { return nil }
+func (noDisk) cut(string, int) error        { return nil }
 func (noDisk) sweep() error                 { return nil }
 
 type dirDisk string
@@ -193,8 +225,24 @@ func (f dirDisk) sync() error {
 }
 
 func (f dirDisk) add(name string, data []byte) error {
-	if err := writeSynced(f.path(name), os.O_APPEND, data); err != nil {
+	_, found := os.Stat(f.path(name))
+	err := writeSynced(f.path(name), os.O_APPEND, data)
+	if err == nil && errors.Is(found, fs.ErrNotExist) {
+		err = f.sync()
+	}
+	if err != nil {
 		return fmt.Errorf("filestore: %s was not written: %w", f.path(name), err)
+	}
+	return nil
+}
+
+func (f dirDisk) cut(name string, size int) error {
+	cut := os.Remove
+	if size > 0 {
+		cut = func(path string) error { return os.Truncate(path, int64(size)) }
+	}
+	if err := cut(f.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("filestore: %w", err)
 	}
 	return nil
 }

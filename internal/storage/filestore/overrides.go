@@ -3,6 +3,7 @@ package filestore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +31,9 @@ type Overrides struct {
 
 	mu      sync.Mutex // guards the fields below, also while they are written
 	closed  bool
+	file    journaledFile
 	entries rules.LiveOverrides
+	bytes   int // of the entries in overrides.json
 	audit   auditLog
 	last    *rules.Change // the newest change, or nil
 	torn    bool          // audit.jsonl differs from audit: write it again
@@ -60,24 +63,44 @@ func OpenOverrides(dir string) (*Overrides, error) {
 
 // InMemory returns a store without a disk: its overrides end with the store.
 func InMemory() *Overrides {
-	return &Overrides{disk: noDisk{}, now: time.Now, max: maxFile, audit: auditLog{max: memoryAudit}}
+	return &Overrides{disk: noDisk{}, now: time.Now, max: maxFile, audit: auditLog{max: memoryAudit},
+		file: newJournaledFile(noDisk{}, overridesFile, overridesJournal)}
 }
 
 func load(d disk, now func() time.Time) (*Overrides, error) {
 	if err := d.sweep(); err != nil {
 		return nil, err
 	}
-	env, err := readEnvelope(d)
+	o := &Overrides{disk: d, now: now, max: maxFile, file: newJournaledFile(d, overridesFile, overridesJournal)}
+	env, j, err := readEnvelope(&o.file)
 	if err != nil {
+		return nil, err
+	}
+	o.entries = rules.LiveOf(env.Overrides)
+	for _, e := range o.entries.All() {
+		o.bytes += overrideBytes(&e)
+	}
+	if err := o.replay(&env, j.changes); err != nil {
 		return nil, err
 	}
 	audit, torn, err := readAudit(d)
 	if err != nil {
 		return nil, err
 	}
-	o := &Overrides{disk: d, now: now, max: maxFile, entries: rules.LiveOf(env.Overrides), last: env.Last}
-	o.torn = audit.dropUncommitted(env.Last) || torn
-	o.audit, o.missing = audit, missing(d, env, audit)
+	ignored := countLater(j.foreign, env.Last)
+	o.torn = torn || ignored == 0 && audit.dropUncommitted(env.Last)
+	o.audit, o.last, o.missing = audit, env.Last, missing(d, env, audit)
+	if o.missing != "" {
+		o.file.generation = "" // the next change writes the number of lines that are left
+	}
+	switch {
+	case ignored > 0 && (env.Version > 0 || o.missing == ""):
+		o.missing = fmt.Sprintf("%s was edited, replaced or removed after the process was killed, and holds as it is now: "+
+			"%d later changes in %s do not; set them again, by %s", d.path(overridesFile), ignored, overridesJournal, auditFile)
+	case j.torn && o.missing == "":
+		o.missing = fmt.Sprintf("the last line of %s is incomplete, because the process ended before it answered: the "+
+			"change does not hold", d.path(overridesJournal))
+	}
 	if n := len(audit.lines); n > 0 && (o.last == nil || audit.lines[n-1].at.After(o.last.At)) {
 		o.last = new(audit.lines[n-1].change())
 	}
@@ -88,7 +111,19 @@ func load(d disk, now func() time.Time) (*Overrides, error) {
 // opened, or "" if nothing is missing.
 func (o *Overrides) Missing() string { return o.missing }
 
-// Close lets another process open the directory. It writes nothing, because each change was written by its own call.
+// countLater returns the number of changes of a journal that are later than the last change of overrides.json.
+func countLater(texts [][]byte, last *rules.Change) (n int) {
+	for _, text := range texts {
+		var c rules.Change
+		if json.Unmarshal(text, &c) == nil && (last == nil || c.At.After(last.At)) {
+			n++
+		}
+	}
+	return n
+}
+
+// Close merges the journal into overrides.json, for programs that read only that, and lets another process open the
+// directory. An error loses no change, because each was written by its own call.
 func (o *Overrides) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,10 +131,11 @@ func (o *Overrides) Close() error {
 		return nil
 	}
 	o.closed = true
-	if o.lock == nil {
-		return nil
+	err := o.merge()
+	if o.lock != nil {
+		err = errors.Join(err, o.lock.Close())
 	}
-	return o.lock.Close()
+	return err
 }
 
 var errClosed = errors.New("filestore: the state directory is closed")
@@ -195,34 +231,44 @@ func (o *Overrides) Revision(context.Context) (int64, error) {
 	return o.last.Revision, nil
 }
 
+// merge merges the journal into overrides.json, if there is one. The caller holds mu.
+func (o *Overrides) merge() error {
+	if !o.file.hasJournal() {
+		return nil
+	}
+	return o.writeFile(o.entries, o.last, len(o.audit.lines))
+}
+
 // Trim removes the overrides that ended at or before now, and returns their number. No person made that change, so the
-// audit does not show it.
+// audit does not show it. It also merges the journal, so that the texts of replaced and removed overrides remain in it
+// no longer than until the next Trim.
 func (o *Overrides) Trim(now time.Time) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		return 0, errClosed
 	}
-	kept := o.entries
+	kept, size := o.entries, o.bytes
 	for id, e := range o.entries.All() {
 		if e.Expired(now) {
-			kept = kept.Without(id)
+			kept, size = kept.Without(id), size-overrideBytes(&e)
 		}
 	}
 	gone := o.entries.Len() - kept.Len()
-	if gone == 0 {
+	if gone == 0 && !o.file.hasJournal() {
 		return 0, nil
 	}
-	data, err := o.encode(kept, o.last, len(o.audit.lines))
-	if err == nil {
-		err = o.disk.replace(overridesFile, data)
+	err := o.writeFile(kept, o.last, len(o.audit.lines))
+	if !errors.Is(err, rules.ErrTooManyOverrides) { // which says nothing about the disk
 		o.failing = err
 	}
 	if err != nil {
 		return 0, err
 	}
-	o.entries = kept
-	o.notify()
+	if gone > 0 {
+		o.entries, o.bytes = kept, size
+		o.notify()
+	}
 	return gone, nil
 }
 

@@ -99,14 +99,20 @@ func (f *Feed) notRenewed(what string, err error) {
 	}
 }
 
-// saveAgain is the pause before a copy that could not be saved is tried again.
-const saveAgain = 10 * time.Second
+const (
+	// saveAgain is the pause before a copy that could not be saved is tried again.
+	saveAgain = 10 * time.Second
+	// compactEvery is the time for which a copy may hold the texts of replaced and removed overrides.
+	compactEvery = time.Minute
+)
 
 // Copy keeps one state of the overrides outside of Redis. *filestore.OverridesCopy implements it.
 type Copy interface {
 	// Load returns the state that was saved last, or revision 0 if there is none.
 	Load() (revision int64, entries map[string]string)
 	Save(revision int64, entries persistent.Map[string]) error
+	// Compact removes the texts of replaced and removed overrides that Save left, if there are any.
+	Compact() error
 }
 
 // LoadCopy enforces the state of a copy, as if the process had never stopped, and returns its overrides that have not
@@ -131,19 +137,26 @@ func (s *OverrideStore) KeepCopy(ctx context.Context, c Copy) error {
 	f := s.feed
 	var saved int64
 	var failing error
+	compacted := f.now()
 	for ctx.Err() == nil {
-		if k := f.knownState(); k.version > saved {
-			err := c.Save(k.version, k.entries)
-			switch {
-			case err == nil:
+		var err error
+		k := f.knownState()
+		if k.version > saved {
+			if err = c.Save(k.version, k.entries); err == nil {
 				saved = k.version
-			case failing == nil:
-				f.log.Warn(
-					"rediscontrol: the overrides cannot be stored on disk: they would not hold after a restart without Redis", "err", err)
 			}
-			failing = err
-			f.counters.add(func(s *Stats) { s.CopyFailing = err != nil })
 		}
+		if err == nil && f.now().Sub(compacted) >= compactEvery {
+			if err = c.Compact(); err == nil {
+				compacted = f.now()
+			}
+		}
+		if err != nil && failing == nil {
+			f.log.Warn(
+				"rediscontrol: the overrides cannot be stored on disk: they would not hold after a restart without Redis", "err", err)
+		}
+		failing = err
+		f.counters.add(func(s *Stats) { s.CopyFailing = err != nil })
 		wait.ForHint(ctx, saveAgain, f.knownChanged)
 	}
 	return nil

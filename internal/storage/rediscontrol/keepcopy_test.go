@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,8 @@ type paper struct {
 	revision int64
 	entries  map[string]string
 	full     error
+	// compacted is the number of calls of Compact.
+	compacted int
 }
 
 func (p *paper) Load() (int64, map[string]string) {
@@ -37,6 +40,13 @@ func (p *paper) Save(revision int64, entries persistent.Map[string]) error {
 	if p.full == nil {
 		p.revision, p.entries = revision, maps.Collect(entries.All())
 	}
+	return p.full
+}
+
+func (p *paper) Compact() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.compacted++
 	return p.full
 }
 
@@ -101,4 +111,31 @@ func TestCopyThatCannotBeSavedHoldsUpNothing(t *testing.T) {
 	if n := strings.Count(log.String(), "cannot be stored on disk"); n != 1 {
 		t.Errorf("told %d times: %s", n, log.String())
 	}
+}
+
+// TestKeepCopy_Compacts states that a copy is compacted within compactEvery and saveAgain, so that the texts of removed
+// overrides do not remain on the disk.
+func TestKeepCopy_Compacts(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var later atomic.Int64
+	f := openWith(t, redisclient.Config{Addrs: []string{s.Addr()}, Namespace: "test",
+		Now: func() time.Time { return now().Add(time.Duration(later.Load())) }})
+	follower := followOverrides(t, f)
+	redistest.Next(t, follower, "none")
+	disk := new(paper)
+	redistest.Running(t, func(ctx context.Context) error { return f.Overrides().KeepCopy(ctx, disk) })
+	compacted := func() int {
+		disk.mu.Lock()
+		defer disk.mu.Unlock()
+		return disk.compacted
+	}
+	put(t, f.Overrides(), block("a", "topic?id=a", "ann"))
+	redistest.Eventually(t, "a copy", func() bool { revision, _ := disk.Load(); return revision > 0 })
+	if n := compacted(); n != 0 {
+		t.Errorf("compacted %d times at once", n)
+	}
+	later.Store(int64(compactEvery))
+	put(t, f.Overrides(), block("b", "topic?id=b", "ann"))
+	redistest.Eventually(t, "the copy to be compacted", func() bool { return compacted() == 1 })
 }

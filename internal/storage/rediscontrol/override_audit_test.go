@@ -127,6 +127,7 @@ type keptCopy struct{ overrideCopy }
 
 func (c keptCopy) Load() (int64, map[string]string)         { return c.version, maps.Collect(c.entries.All()) }
 func (c keptCopy) Save(int64, persistent.Map[string]) error { return nil }
+func (c keptCopy) Compact() error                           { return nil }
 
 // TestMerge_RestoresNoDeletedOverride states that no number of changes lets a deleted override return from an older
 // copy: neither if the audit has dropped the deletion, nor if the deletion is no longer known.
