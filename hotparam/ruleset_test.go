@@ -300,7 +300,9 @@ func TestErrorsOfGoValues(t *testing.T) {
 		"Rules[0].Limit.Lease: 1ms is not between": func(s *rule.Set) {
 			s.Rules[0].Limit = &rule.Limit{Algorithm: "in_flight", Lease: time.Millisecond}
 		},
-		"IP.InFlight.Limit: is missing":          func(s *rule.Set) { s.IP.InFlight = &rule.InFlight{Lease: time.Second} },
+		"IP.InFlight.Limit: is missing": func(s *rule.Set) {
+			s.IP.InFlight = &rule.InFlight{Lease: time.Second}
+		},
 		`Namespace: "A B" cannot be used`:        func(s *rule.Set) { s.Namespace = "A B" },
 		`ParseAs.Preset: "rail" is not a preset`: func(s *rule.Set) { s.ParseAs.Preset = "rail" },
 		"hotparam: rules: Set: Rules[1].Name: \"topic\" is the name of the rule at Rules[0] too": func(s *rule.Set) {

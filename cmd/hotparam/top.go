@@ -260,7 +260,8 @@ func (t *top) keyWidth() int {
 // drawRow draws one row. The first column is wide, and the others are aligned right except the last.
 func (t *top) drawRow(row int, attr tcell.AttrMask, cells ...string) {
 	for i, text := range cells {
-		cell := tview.NewTableCell(tview.Escape(printableText(text)) + " ").SetStyle(tcell.StyleDefault.Attributes(attr))
+		cell := tview.NewTableCell(tview.Escape(printableText(text)) + " ")
+		cell.SetStyle(tcell.StyleDefault.Attributes(attr))
 		switch {
 		case i == 0:
 			cell.SetExpansion(1).SetMaxWidth(t.keyWidth())

@@ -31,7 +31,8 @@ func TestMatch_GivesCanonicalKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		rapid.Check(t, func(t *rapid.T) {
-			path := rapid.SampledFrom([]string{"/login", "/topic/5", "/all", "/", "/%zz", "/?", "", "*", "A", "h:80"}).Draw(t, "path")
+			path := rapid.SampledFrom([]string{"/login", "/topic/5", "/all", "/", "/%zz", "/?", "", "*", "A", "h:80"}).
+				Draw(t, "path")
 			req := hottype.Request{Header: http.Header{"X-Account": {string(bytes.Draw(t, "account"))}},
 				Target: path + string(bytes.Draw(t, "path")) + "?lang=" + string(bytes.Draw(t, "lang")) + "&tag=" +
 					string(bytes.Draw(t, "tag")) + "&q=" + string(bytes.Draw(t, "q")) + "&" +

@@ -102,7 +102,8 @@ func Run(ctx context.Context, opts Options) error {
 	rule := sets[limited].RuleFor("topic")
 	s.watch = newWatcher(hottype.NewKey("topic", fmt.Sprintf("id=%d", ViralTopic)),
 		rule.Hot.Threshold(), rule.Hot.Window, float64(rule.Limit.Spec.Limit), float64(rule.Limit.Spec.Burst))
-	if s.local, err = program.NewLocal(ctx, serveSettings(opts, s.site.Addr, state), sets[limited], program.LocalOptions{
+	settings := serveSettings(opts, s.site.Addr, state)
+	if s.local, err = program.NewLocal(ctx, settings, sets[limited], program.LocalOptions{
 		Version: config.Version(), OnChange: s.onChanges, Log: opts.Log,
 	}); err != nil {
 		return err

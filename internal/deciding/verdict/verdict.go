@@ -1,6 +1,6 @@
-// Package verdict has the verdict of the gate together with the duties of its caller: slots to release, charges that the
-// status of the response may refund, an upstream whose response times limits follow. Users of the library see the part
-// in package hottype.
+// Package verdict has the verdict of the gate together with the duties of its caller: slots to release, charges that
+// the status of the response may refund, an upstream whose response times limits follow. Users of the library see the
+// part in package hottype.
 package verdict
 
 import (

@@ -153,29 +153,29 @@ func Check(set *rules.Set, o Options) error {
 
 // errorFactor returns 2.2 times the number of seconds that share the counters. Package window explains why no second
 // loses more than this factor times its requests divided by the number of counters.
-func (t *compiledRule) errorFactor(o Options) float64 {
-	return 2.2 * float64(t.window+wholeSeconds(o.Future))
+func (r *compiledRule) errorFactor(o Options) float64 {
+	return 2.2 * float64(r.window+wholeSeconds(o.Future))
 }
 
 // maxError returns the greatest error at a rate, for any keys. It is 0 if there are counters for every request of the
 // window and of the seconds that may be ahead.
-func (t *compiledRule) maxError(rate float64, o Options) float64 {
-	all := rate * float64(t.window+wholeSeconds(o.Future))
+func (r *compiledRule) maxError(rate float64, o Options) float64 {
+	all := rate * float64(r.window+wholeSeconds(o.Future))
 	if all <= float64(o.Counters) {
 		return 0
 	}
-	return t.errorFactor(o) * rate * float64(t.window) / float64(o.Counters)
+	return r.errorFactor(o) * rate * float64(r.window) / float64(o.Counters)
 }
 
-func (t *compiledRule) describeRemedy(rate float64, o Options) string {
-	if enough := t.countersNeeded(rate, o); enough <= MaxCounters {
+func (r *compiledRule) describeRemedy(rate float64, o Options) string {
+	if enough := r.countersNeeded(rate, o); enough <= MaxCounters {
 		return fmt.Sprintf("detect.counters to %d or more, or a higher threshold", enough)
 	}
 	return fmt.Sprintf("a higher threshold (no number of counters up to %d would do)", MaxCounters)
 }
 
-func (t *compiledRule) countersNeeded(rate float64, o Options) int64 {
-	exact := rate * float64(t.window+wholeSeconds(o.Future))
-	bounded := 2*t.errorFactor(o)*rate*float64(t.window)/float64(t.least) + 1
+func (r *compiledRule) countersNeeded(rate float64, o Options) int64 {
+	exact := rate * float64(r.window+wholeSeconds(o.Future))
+	bounded := 2*r.errorFactor(o)*rate*float64(r.window)/float64(r.least) + 1
 	return int64(math.Ceil(min(exact, bounded)))
 }

@@ -78,7 +78,8 @@ func TestStream_HasTheFirstOverrides(t *testing.T) {
 	var hello live.Init
 	decode(t, events.next("hello"), &hello)
 	if len(hello.Overrides) != 100 || hello.Overrides[0].ID != "o119" || hello.State.Totals.Overrides < n {
-		t.Fatalf("%d overrides of %d, first %q", len(hello.Overrides), hello.State.Totals.Overrides, hello.Overrides[0].ID)
+		t.Fatalf("%d overrides of %d, first %q", len(hello.Overrides), hello.State.Totals.Overrides,
+			hello.Overrides[0].ID)
 	}
 	w.ask(http.MethodDelete, "/v1/overrides/o0", "")
 	var list []changes.View

@@ -94,8 +94,8 @@ func TestNewAnswer_DerivesAgeAndLifetimes(t *testing.T) {
 		if a == nil {
 			continue
 		}
-		if a.age != c.age || a.fresh != c.fresh || a.stale != c.stale || a.onError != c.error || !a.received.Equal(now) ||
-			a.mustRevalidate() != (c.fresh == 0) {
+		if a.age != c.age || a.fresh != c.fresh || a.stale != c.stale || a.onError != c.error ||
+			!a.received.Equal(now) || a.mustRevalidate() != (c.fresh == 0) {
 			t.Errorf("%q: age %v, %v, %v, %v; want %+v", c.fields, a.age, a.fresh, a.stale, a.onError, c)
 		}
 		if len(c.fields) > 0 && c.fields[0] == "Vary" && !slices.Equal(a.vary, []string{"X-Lang"}) {

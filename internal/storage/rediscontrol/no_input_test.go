@@ -128,8 +128,8 @@ func TestPublisherStateIsLoggedOnce(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen", "receives counts again", "no input",
-		"has stopped", "too long"}
+	want := []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen", "receives counts again",
+		"no input", "has stopped", "too long"}
 	if !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q\n%s", got, want, &buf)
 	}

@@ -68,8 +68,8 @@ func ViewOf(o *rules.Override, live []rules.Override, now time.Time) *View {
 	return &v
 }
 
-// contains reports whether the target, the ID, the reason or the author of an override contains a text, which is in lower
-// case. Every override contains "".
+// contains reports whether the target, the ID, the reason or the author of an override contains a text, which is in
+// lower case. Every override contains "".
 func (v *View) contains(text string) bool {
 	for _, field := range []string{v.Target().Value, v.ID, v.Reason, v.Author} {
 		if strings.Contains(strings.ToLower(field), text) {
