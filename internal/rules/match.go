@@ -109,7 +109,7 @@ func (s *Set) addMatches(rt *route, req *hottype.Request, resource, query string
 	}
 	key, n := rt.rule.selector.Append(append(sc.key, resource...), query, sc.values, &s.QueryBounds, &sc.canon)
 	if n > 1 {
-		if sc.further += n - 1; sc.further > s.index.further {
+		if sc.further += n - 1; sc.further > s.index.maxFurther {
 			key, n = canon.AppendMalformed(append(sc.key, resource...)), 0
 		}
 	}

@@ -24,11 +24,11 @@ type matcher struct {
 	// catchAll is tried last.
 	catchAll *route
 	classes  []*classIndex
-	// further is the number of keys that a request can have beside the first key of each rule: the keys of further
+	// maxFurther is the number of keys that a request can have beside the first key of each rule: the keys of further
 	// values must not displace the key of a later rule from MaxKeys.
-	further int
-	paths   []parseas.Path // the ways in which paths are read, each once
-	spelled bool           // the upstream of some rule is known
+	maxFurther int
+	paths      []parseas.Path // the ways in which paths are read, each once
+	spelled    bool           // the upstream of some rule is known
 	// passes is the highest number of readings of a rule, and faultyPasses the highest number of readings of faulty
 	// targets.
 	passes, faultyPasses int
@@ -39,12 +39,12 @@ type matcher struct {
 
 // compile builds the index of a set whose rules have been checked.
 func (s *Set) compile() error {
-	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, further: MaxKeys - 1}
+	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, maxFurther: MaxKeys - 1}
 	m.written = s.newRedactedForm(&Rule{ParseAs: s.ParseAs, redact: s.Redact})
 	for i, r := range s.Rules {
 		r.Index, r.written = i, s.newRedactedForm(r)
 		if r.Continue {
-			m.further--
+			m.maxFurther--
 		}
 		rt, err := newRoute(r, s.secret)
 		if err != nil {

@@ -138,7 +138,7 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	o := st.overrides.Find(m.Key, now)
 	if o != nil {
 		state := st.overrideState(o)
-		h.hits = &state.countedTwice
+		h.hits = &state.countedElsewhere
 		st.applyOverride(h, o, state, m.Rule)
 	}
 	if o == nil || o.KeepsLimit() {

@@ -18,15 +18,16 @@ type overrideState struct {
 	id  string
 	key hottype.Key // or the text of another target
 	hotset.Decisions
-	// countedTwice counts the decisions that are also counted elsewhere: decisions on hot keys, and decisions to which
-	// an override in shadow mode applies. wouldDeny counts the decisions that an override in shadow mode would deny.
-	countedTwice, wouldDeny atomic.Uint64
-	memo                    atomic.Pointer[keyLimit] // under the rule of the last request
+	// countedElsewhere counts the decisions that other counters have and Decisions leaves out: decisions on hot keys,
+	// and decisions to which an override in shadow mode applies. wouldDeny counts the decisions that an override in
+	// shadow mode would deny.
+	countedElsewhere, wouldDeny atomic.Uint64
+	memo                        atomic.Pointer[keyLimit] // under the rule of the last request
 }
 
 // countWatched counts a request to which the override in shadow mode applies.
 func (o *overrideState) countWatched(denied bool) {
-	o.countedTwice.Add(1)
+	o.countedElsewhere.Add(1)
 	if denied {
 		o.wouldDeny.Add(1)
 	}
@@ -157,7 +158,7 @@ func (st *state) eachOverride() iter.Seq[*overrideState] {
 func (st *state) usedOverrides() iter.Seq[*overrideState] {
 	return func(yield func(*overrideState) bool) {
 		for o := range st.eachOverride() {
-			if d := o.Of(o.key); d.Allowed+d.Denied+d.Cached+o.countedTwice.Load() > 0 && !yield(o) {
+			if d := o.Of(o.key); d.Allowed+d.Denied+d.Cached+o.countedElsewhere.Load() > 0 && !yield(o) {
 				return
 			}
 		}

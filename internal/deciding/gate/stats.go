@@ -178,7 +178,7 @@ func (g *Gate) Report(now time.Time) report.Limiter {
 	byKey := func(a, b *overrideState) int { return cmp.Compare(a.key, b.key) }
 	for _, o := range slices.SortedFunc(g.cur.Load().usedOverrides(), byKey) {
 		d := o.Of(o.key)
-		if n := d.Allowed + d.Denied + o.countedTwice.Load(); n > 0 {
+		if n := d.Allowed + d.Denied + o.countedElsewhere.Load(); n > 0 {
 			hits := report.OverrideHits{ID: o.id, N: n, WouldDeny: o.wouldDeny.Load()}
 			r.OverrideHits = append(r.OverrideHits, hits)
 		}

@@ -22,8 +22,8 @@ const (
 // never is a count that no key reaches.
 const never = math.MaxInt64
 
-// maxListed is the maximum number of hot keys of a rule without max_hot.
-const maxListed = 10_000
+// defaultMaxHot is the maximum number of hot keys of a rule without max_hot.
+const defaultMaxHot = 10_000
 
 // compiledRule holds the conditions of a rule as counts over its window. It is immutable.
 type compiledRule struct {
@@ -59,7 +59,7 @@ func compileRule(rule *rules.Rule) *compiledRule {
 		r.least = least
 	}
 	if r.maxHot <= 0 {
-		r.maxHot = maxListed
+		r.maxHot = defaultMaxHot
 	}
 	return r
 }

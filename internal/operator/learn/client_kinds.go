@@ -116,9 +116,9 @@ func (v *visitors) add(s *replay.Seen, asset bool) {
 	c.assets, c.referer = c.assets || asset, c.referer || referer
 	c.updatePeaks(second)
 	c.addAgent(agent)
-	target, _ := r.SplitTarget()
+	path, _ := r.SplitTarget()
 	c.targets.add(hash(r.Target))
-	c.paths.add(hash(target))
+	c.paths.add(hash(path))
 }
 
 // updatePeaks counts the request in its second and in its minute, and raises the peaks. A minute is up to 70 seconds

@@ -167,10 +167,10 @@ func formatGap(t *threshold) string {
 	}
 }
 
-// roundBetween rounds to two digits if the result is between the bounds.
-func roundBetween(x, above, below float64) int64 {
+// roundBetween rounds x to two digits if the result lies between low and high, and otherwise up to a whole number.
+func roundBetween(x, low, high float64) int64 {
 	step := math.Pow(10, max(0, math.Floor(math.Log10(x))-1))
-	if n := math.Round(x/step) * step; n > above && n < below {
+	if n := math.Round(x/step) * step; n > low && n < high {
 		return int64(n)
 	}
 	return int64(math.Ceil(x))

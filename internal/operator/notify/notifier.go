@@ -179,8 +179,8 @@ type WebhookStats struct {
 	Format  Format
 	Events  []Kind
 	Sent    uint64 `metric:"hotparam_notify_sent_total" help:"Events that a webhook has accepted."`
-	Failed  uint64 `metric:"hotparam_notify_failed_total" help:"Events dropped after the last failed attempt."`
-	Dropped uint64 `metric:"hotparam_notify_dropped_total" help:"Events dropped because the queue was full or the program stopped."`
+	Failed  uint64 `metric:"hotparam_notify_failed_total" help:"Events given up because the webhook rejected them, or because every attempt failed until the time for retries was over."`
+	Dropped uint64 `metric:"hotparam_notify_dropped_total" help:"Events dropped because the queue was full, or because the program stopped before the webhook accepted them."`
 	Retries uint64 `metric:"hotparam_notify_retries_total" help:"Attempts to send to a webhook after a failed one."`
 	Queued  int    `metric:"hotparam_notify_queue" help:"Events that wait for a webhook."`
 	// Failing is true if the last attempt failed; Err is its error, without a secret.

@@ -98,7 +98,7 @@ type Stats struct {
 	Headers   uint64 `metric:"hotparam_listener_headers_rejected_total" help:"HTTP/2 requests rejected because open requests, of their client (431) or of all clients (503), take too much memory."`
 	Slow      uint64 `metric:"hotparam_listener_slow_total" help:"Requests whose body arrived too slowly."`
 	Prefaces  uint64 `metric:"hotparam_listener_prefaces_total" help:"Misplaced HTTP/2 prefaces; answered 505."`
-	Floods    uint64 `metric:"hotparam_listener_floods_total" help:"HTTP/2 connections ended because they sent control frames, such as PING, without requests, or cancelled requests at once."`
+	Floods    uint64 `metric:"hotparam_listener_floods_total" help:"HTTP/2 connections ended because they sent too many frames other than requests and data, such as PING and CONTINUATION, or cancelled requests at once."`
 	Ambiguous uint64 `metric:"hotparam_listener_ambiguous_total" help:"Requests with Transfer-Encoding and Content-Length, or Transfer-Encoding in HTTP/1.0; answered 400."`
 	NoHeader  uint64 `metric:"hotparam_listener_no_proxy_header_total" help:"Connections of trusted proxies closed because they did not begin with a PROXY header."`
 	// MemoryBound leaves out bodies and the memory of handlers.
