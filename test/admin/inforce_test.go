@@ -36,7 +36,7 @@ rules:
 		says("#hot-table tbody tr:nth-child(4) .limit", "20 in flight"),
 		says("#status .poor", "upstream default 705 ms of 250 ms"),
 		clickOn("#hot-table tbody tr:nth-child(1) th a"), says("#key-limits .applies", "140/s, burst 14 now"),
-		says("#key-chart-note", "as it is in force"), until("document.querySelector('#w-rate').value == '140'"),
+		says("#key-chart-note", "the limit in force"), until("document.querySelector('#w-rate').value == '140'"),
 		says("#w-result", "In force now: 140/s"), says("#w-result", "an override would replace it"),
 		clickOn("#views a[href='/rules']"), says("#running tbody", "adapts to the capacity of default, 20 to 2000/s"),
 		clickOn("#views a[href='/audit']"), says("#upstreams li.poor", "705 ms of 250 ms · misses its target"))
