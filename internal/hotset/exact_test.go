@@ -263,7 +263,8 @@ func TestDeltaInNumbers(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	}
-	if !held.Keys[0].Until.Equal(at(5)) || !held.Loops[0].Until.Equal(at(5)) || !truncateToMicros(time.Time{}).IsZero() {
+	if !held.Keys[0].Until.Equal(at(5)) || !held.Loops[0].Until.Equal(at(5)) ||
+		!truncateToMicros(time.Time{}).IsZero() {
 		t.Errorf("%+v", held)
 	}
 }

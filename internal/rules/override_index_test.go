@@ -15,7 +15,8 @@ import (
 
 // anyOverride draws an override of few targets, so that many overrides meet.
 func anyOverride(t *rapid.T, id string) Override {
-	o := Override{ID: id, Action: rapid.SampledFrom([]Action{ActionBlock, ActionExempt, ActionShadow}).Draw(t, "action"),
+	actions := []Action{ActionBlock, ActionExempt, ActionShadow}
+	o := Override{ID: id, Action: rapid.SampledFrom(actions).Draw(t, "action"),
 		Created: time.Unix(int64(rapid.IntRange(1, 3).Draw(t, "created")), 0)}
 	if o.Action == ActionBlock && rapid.IntRange(0, 3).Draw(t, "shadow") == 0 {
 		o.Mode = hottype.ModeShadow

@@ -57,7 +57,8 @@ func TestOverrides_AreShownInPages(t *testing.T) {
 	}
 	run(t, ctx, chromedp.Navigate(srv.URL+"/overrides"), says("#overrides-more", "1 to 50 of 10,00"),
 		says("#overrides tbody tr", "topic?id=9999"), until(rows(50)), until(few),
-		clickOn("#overrides-after"), says("#overrides-more", "51 to 100 of"), says("#overrides tbody tr", "topic?id=9949"),
+		clickOn("#overrides-after"), says("#overrides-more", "51 to 100 of"),
+		says("#overrides tbody tr", "topic?id=9949"),
 		clickOn("#overrides-last"), says("#overrides tbody", "topic?id=0"), until(few),
 		until("document.querySelector('#overrides-after').disabled"),
 		clickOn("#overrides-first"), says("#overrides tbody tr", "topic?id=9999"))

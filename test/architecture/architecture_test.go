@@ -26,8 +26,8 @@ var layers = []struct {
 }{
 	{"types", false, []string{"hotparam/hottype"}, "all packages share them, so they depend on none"},
 	{"scripts", false, []string{"lua"}, "text only"},
-	{"waiting and reading", false, []string{"internal/wait", "internal/textfile", "internal/netset", "internal/persistent",
-		"internal/protofield"},
+	{"waiting and reading", false, []string{"internal/wait", "internal/textfile", "internal/netset",
+		"internal/persistent", "internal/protofield"},
 		"timers, small files, sets of networks, shared collections and fields of messages only"},
 	{"logging", false, []string{"internal/logbound"}, "bounds the lines of all packages, and knows none of them"},
 	{"logic", true, []string{

@@ -371,8 +371,9 @@ func (l *library) has(name string) bool {
 // knows reports whether the first name of a chain is a package, or a name that the code of the file's package uses.
 func (l *library) knows(f *ast.File, name string) bool {
 	first, _, _ := strings.Cut(name, ".")
-	return ast.IsExported(first) || l.byName[first] != nil || l.packages[first] != nil || slices.Contains(others, first) ||
-		slices.Contains(others, name) || l.used[strings.TrimSuffix(f.Name.Name, "_test")][first]
+	return ast.IsExported(first) || l.byName[first] != nil || l.packages[first] != nil ||
+		slices.Contains(others, first) || slices.Contains(others, name) ||
+		l.used[strings.TrimSuffix(f.Name.Name, "_test")][first]
 }
 
 // memberOf reports whether a package declares the first name, and each one the next as a field or method.

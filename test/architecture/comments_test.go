@@ -44,8 +44,8 @@ var parsed = sync.OnceValues(parseSources)
 
 func parseSources() (*sources, error) {
 	s := &sources{files: map[string]*ast.File{}, fset: token.NewFileSet(), packages: map[string]map[string]bool{},
-		used: map[string]map[string]bool{}, names: map[string]bool{}, words: map[string]bool{}, bases: map[string]bool{},
-		paths: map[string]bool{}}
+		used: map[string]map[string]bool{}, names: map[string]bool{}, words: map[string]bool{},
+		bases: map[string]bool{}, paths: map[string]bool{}}
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -214,9 +214,9 @@ func TestNamesInCommentsExist(t *testing.T) {
 }
 
 // TestDocCommentsBeginWithTheName checks that the comments of functions, methods and types begin with the names of
-// their subjects, since a rename leaves comments behind. The comment of a field, a constant or a variable need not begin
-// with a name, but if it does, then with its own. Tests are named by the law that they show, and their comments are
-// free.
+// their subjects, since a rename leaves comments behind. The comment of a field, a constant or a variable need not
+// begin with a name, but if it does, then with its own. Tests are named by the law that they show, and their comments
+// are free.
 func TestDocCommentsBeginWithTheName(t *testing.T) {
 	t.Parallel()
 	s := readSources(t)

@@ -303,7 +303,8 @@ func TestRuleFollower_AppliesRulesWithoutDisk(t *testing.T) {
 	f.rules.copy = filestore.NewRulesCopy(f.dir+"/hotparam.yaml", "news")
 	f.push(storeRules("two"))
 	f.want("two", "two", 2, false)
-	if st := f.rules.ruleStats(); !st.CopyFailing || !strings.Contains(f.said.String(), "no copy of the rules is kept") {
+	if st := f.rules.ruleStats(); !st.CopyFailing ||
+		!strings.Contains(f.said.String(), "no copy of the rules is kept") {
 		t.Errorf("%+v: %s", st, f.said.String())
 	}
 }

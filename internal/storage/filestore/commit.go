@@ -96,7 +96,8 @@ func (o *Overrides) replay(env *envelope, changes [][]byte) error {
 		}
 		if err != nil {
 			return fmt.Errorf("filestore: %s has a change of %q that cannot be used: %w; move it away to start with the "+
-				"overrides of %s (%s lists the changes since)", o.disk.path(overridesJournal), c.ID, err, overridesFile, auditFile)
+				"overrides of %s (%s lists the changes since)", o.disk.path(overridesJournal), c.ID, err, overridesFile,
+				auditFile)
 		}
 		o.entries, o.bytes = o.apply(&c)
 		env.Last = &c

@@ -143,7 +143,7 @@ func parseJournal(text []byte, generation string) (j journal, damaged int) {
 		line, rest, ended := bytes.Cut(text, []byte("\n"))
 		of, change, ok := parseJournalLine(line)
 		switch {
-		case len(rest) == 0 && !(ok && ended):
+		case len(rest) == 0 && (!ok || !ended):
 			j.torn = true
 		case !ok:
 			return j, n

@@ -150,11 +150,15 @@ func TestJournal_EditedFileHolds(t *testing.T) {
 func TestJournal_BeginsAgainAfterAnError(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*ram, *Overrides){
-		"half a line that is not cut off": func(d *ram, _ *Overrides) { d.failAt, d.crash, d.torn = d.writes+2, true, 500 },
+		"half a line that is not cut off": func(d *ram, _ *Overrides) {
+			d.failAt, d.crash, d.torn = d.writes+2, true, 500
+		},
 		"the name of the file is not durable": func(d *ram, o *Overrides) {
 			d.failAt, d.renamed, o.file.min, o.file.size = d.writes+2, true, 1, 1
 		},
-		"the journal is not removed": func(d *ram, o *Overrides) { d.failAt, o.file.min, o.file.size = d.writes+3, 1, 1 },
+		"the journal is not removed": func(d *ram, o *Overrides) {
+			d.failAt, o.file.min, o.file.size = d.writes+3, 1, 1
+		},
 	} {
 		d := newRAM()
 		o := boot(t, d)

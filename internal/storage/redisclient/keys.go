@@ -70,8 +70,8 @@ func (k Keys) OverrideLog() string { return k.prefix + "override:log" }
 // restored together. It expires as overrides.
 func (k Keys) OverrideChanges() string { return k.prefix + "override:changes" }
 
-// OverrideChangeIndex is a sorted set without scores, "author:<length>:<author>:<number>" and "id:<id>:<number>" of each
-// change. It expires as overrides.
+// OverrideChangeIndex is a sorted set without scores, "author:<length>:<author>:<number>" and "id:<id>:<number>" of
+// each change. It expires as overrides.
 func (k Keys) OverrideChangeIndex() string { return k.prefix + "override:change_index" }
 
 // OverrideAuthors is a sorted set, author -> bytes of the author's changes. It expires as overrides.
