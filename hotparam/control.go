@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/rule"
@@ -51,11 +50,18 @@ func (p *Pipeline) SetOverride(ctx context.Context, o rule.Override) (rule.Overr
 	return rule.Override{}, fmt.Errorf("hotparam: set override: %w", err)
 }
 
-// overrideID returns the ID of the live override that o replaces, else the default ID of its target.
+// overrideID returns the ID of the live override that o replaces, the first of several, else the default ID of its
+// target.
 func (p *Pipeline) overrideID(ctx context.Context, o rules.Override) (string, error) {
-	live, err := p.with.Overrides.List(ctx)
-	if i := slices.IndexFunc(live, o.Replaces); i >= 0 {
-		return live[i].ID, nil
+	live, err := p.with.Overrides.Live(ctx)
+	found, now := "", time.Now()
+	for id, other := range live.All() {
+		if (found == "" || id < found) && o.Replaces(other) && !other.Expired(now) {
+			found = id
+		}
+	}
+	if found != "" {
+		return found, nil
 	}
 	return o.DefaultID(), err
 }
@@ -77,12 +83,12 @@ func (p *Pipeline) Overrides(ctx context.Context) ([]rule.Override, error) {
 	if err := p.checkBuilt(); err != nil {
 		return nil, err
 	}
-	live, err := p.with.Overrides.List(ctx)
+	live, err := p.with.Overrides.Live(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: overrides: %w", err)
 	}
 	list, now := []rule.Override{}, time.Now()
-	for _, o := range live {
+	for _, o := range rules.SortedOverrides(live) {
 		if !o.Expired(now) {
 			list = append(list, rule.Override(o))
 		}

@@ -82,8 +82,8 @@ func TestOverrides_KeepTheirHistory(t *testing.T) {
 	if err := store.Delete(ctx, "a", "bob"); err != nil {
 		t.Fatal(err)
 	}
-	list, err := store.List(ctx)
-	if err != nil || len(list) != 1 || list[0].ID != "b" {
+	live, err := store.Live(ctx)
+	if list := rules.SortedOverrides(live); err != nil || len(list) != 1 || list[0].ID != "b" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	audit, err := store.Audit(ctx, 10)

@@ -45,7 +45,7 @@ func (a limiterAnswer) lacking() map[string]time.Duration {
 	return list
 }
 
-func openFeed(t *testing.T, addr string) *rediscontrol.Feed {
+func openFeed(t testing.TB, addr string) *rediscontrol.Feed {
 	t.Helper()
 	c, err := redisclient.Open(redisclient.Config{Addrs: []string{addr}, Namespace: "news",
 		Log: slog.New(slog.DiscardHandler)})

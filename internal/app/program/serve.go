@@ -139,13 +139,13 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	if missing := l.overrides.Missing(); missing != "" {
 		opts.Log.Warn("hotparam: the state directory is not as it was left: " + missing)
 	}
-	live, err := l.overrides.List(ctx)
+	live, err := l.overrides.Live(ctx)
 	if err != nil {
 		return nil, errors.Join(err, l.overrides.Close())
 	}
 	parts := pipeline.Config{Rules: set, Gate: GateConfig(cfg.Gate, cfg.Answer, opts.Log),
 		Tally: TallyConfig(cfg.Tally, opts.Log)}
-	parts.Gate.Overrides = live
+	parts.Gate.Overrides = rules.SortedOverrides(live)
 	if l.parts, err = pipeline.InProcess(parts, found); err != nil {
 		return nil, errors.Join(err, l.overrides.Close())
 	}

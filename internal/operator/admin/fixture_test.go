@@ -63,10 +63,10 @@ type memory struct {
 	fails error
 }
 
-func (m *memory) List(context.Context) ([]rules.Override, error) {
+func (m *memory) Live(context.Context) (rules.LiveOverrides, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.list), m.fails
+	return rules.LiveOf(m.list), m.fails
 }
 
 func (m *memory) Put(ctx context.Context, o rules.Override) (rules.Override, error) {

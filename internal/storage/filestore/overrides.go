@@ -140,11 +140,11 @@ func (o *Overrides) Close() error {
 
 var errClosed = errors.New("filestore: the state directory is closed")
 
-// List returns every override by ID, including expired overrides until Trim.
-func (o *Overrides) List(context.Context) ([]rules.Override, error) {
+// Live returns every override, including expired overrides until Trim.
+func (o *Overrides) Live(context.Context) (rules.LiveOverrides, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return rules.SortedOverrides(o.entries), nil
+	return o.entries, nil
 }
 
 // Put stores an override in place of the one with its ID, if there is one, and returns it as stored; see PutIf.

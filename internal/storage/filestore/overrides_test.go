@@ -52,11 +52,11 @@ func boot(t testing.TB, d disk) *Overrides {
 
 func list(t testing.TB, o *Overrides) []rules.Override {
 	t.Helper()
-	l, err := o.List(ctx)
+	l, err := o.Live(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
+	return rules.SortedOverrides(l)
 }
 
 func audit(t testing.TB, o *Overrides, limit int) []rules.Change {

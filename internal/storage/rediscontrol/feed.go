@@ -75,7 +75,8 @@ type Feed struct {
 	overridesBehind atomic.Bool
 	overridesDenied atomic.Int64
 	absurdVersion   atomic.Pointer[string] // last rejected version of the overrides, or nil
-	maxAudit        int                    // bytes of the audit: rules.MaxAuditBytes, or less in tests
+	decoded         decodedOverrides
+	maxAudit        int // bytes of the audit: rules.MaxAuditBytes, or less in tests
 	// overridesHeld is the version that a follower's fn received last, and heldChanged holds a signal after it changed.
 	overridesHeld atomic.Int64
 	heldChanged   chan struct{}

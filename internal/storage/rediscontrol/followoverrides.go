@@ -33,9 +33,6 @@ type overrideFollower struct {
 	fn      func(rules.LiveOverrides)
 	started bool
 	version int64 // version that fn received last; 0 while there never was an override
-	// entries are the texts of that version, and live its overrides that had not ended when they were read.
-	entries persistent.Map[string]
-	live    rules.LiveOverrides
 	renewal renewal
 }
 
@@ -67,14 +64,7 @@ func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 func (h *overrideFollower) deliverState(state *overrideCopy) {
 	h.started, h.version = true, state.version
 	h.s.feed.setKnown(state)
-	for c := range state.entries.Changes(h.entries, sameText) {
-		h.live = h.live.Without(c.Key)
-		if o, ok := h.s.decodeHeld(c.Key, textOf(c.After)); ok {
-			h.live = h.live.With(c.Key, o)
-		}
-	}
-	h.entries = state.entries
-	h.fn(h.live)
+	h.fn(h.s.decode(state))
 	h.s.feed.overridesHeld.Store(state.version)
 	wait.Signal(h.s.feed.heldChanged)
 }
@@ -125,7 +115,7 @@ func (s *OverrideStore) LoadCopy(c Copy) []rules.Override {
 	}
 	state := &overrideCopy{version: revision, entries: entriesOf(entries)}
 	s.feed.setKnown(state)
-	list := s.list(state)
+	list := rules.SortedOverrides(s.decode(state))
 	s.feed.log.Info("rediscontrol: overrides from the last run hold until Redis answers", "overrides", len(list),
 		"revision", revision)
 	return list

@@ -5,18 +5,21 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/persistent"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// maxLog is the number of changes of which Redis keeps the ids. A follower that missed more reads everything.
+// maxLog is the number of changes of which Redis keeps the ids. A process that missed more reads everything.
 const maxLog = 512
 
 // newestState returns the same state as currentState. If Redis can tell what changed since the state that this process
 // knows, it reads only that, in two round trips, so that a change costs the same whatever the number of overrides.
 func (s *OverrideStore) newestState(ctx context.Context) (*overrideCopy, error) {
-	if known := s.feed.knownState(); known.version > 0 && known.entries.Len() <= MaxOverrides {
+	known := s.feed.knownState()
+	if known.version > 0 && known.entries.Len() <= MaxOverrides {
 		state, err := s.readChanges(ctx, known)
 		if err != nil {
 			return nil, err
@@ -27,7 +30,11 @@ func (s *OverrideStore) newestState(ctx context.Context) (*overrideCopy, error) 
 		}
 	}
 	s.feed.overrides.add(func(st *FollowStats) { st.Whole++ })
-	return s.currentState(ctx)
+	state, err := s.currentState(ctx)
+	if err == nil && known.version > 0 && state.version == known.version {
+		s.feed.setKnown(state) // without overrides that have ended, so that the next call need not read everything
+	}
+	return state, err
 }
 
 // readChanges returns the state in Redis as the known state and the changes since, or nil if the log does not reach
@@ -91,6 +98,30 @@ func changedSince(log []string, version, known int64) (ids []string) {
 		version = before
 	}
 	return nil
+}
+
+// decodedOverrides holds the state that was decoded last, so that the next state costs only what differs from it. All
+// readers of a Feed share it. Its zero value is the empty state.
+type decodedOverrides struct {
+	mu      sync.Mutex // guards the fields below
+	entries persistent.Map[string]
+	live    rules.LiveOverrides
+}
+
+// decode returns the overrides of a state that had not ended when they were decoded, and counts unreadable ones. It
+// decodes only entries that differ from the state that was decoded last, which may be older or newer.
+func (s *OverrideStore) decode(state *overrideCopy) rules.LiveOverrides {
+	d := &s.feed.decoded
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range state.entries.Changes(d.entries, sameText) {
+		d.live = d.live.Without(c.Key)
+		if o, ok := s.decodeHeld(c.Key, textOf(c.After)); ok {
+			d.live = d.live.With(c.Key, o)
+		}
+	}
+	d.entries = state.entries
+	return d.live
 }
 
 // withTexts returns the state with the replies to a read of some entries, which are nil for absent entries.

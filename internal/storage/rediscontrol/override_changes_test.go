@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func TestFollower_ReadsOnlyWhatChanged(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if diff := cmp.Diff(store.list(stored), enforced); diff != "" {
+			if diff := cmp.Diff(decodeWhole(stored), enforced); diff != "" {
 				rt.Fatalf("enforced otherwise: %s", diff)
 			}
 			if read := limiter.Stats().Overrides.Whole > whole; read != gap {
@@ -56,6 +57,123 @@ func TestFollower_ReadsOnlyWhatChanged(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOverrideStore_LiveHasEveryChange lets several processes change overrides in turn, with and without the log, and
+// lets Redis lose data. Whatever a process read before, it reads what a process would that reads everything: its own
+// changes, those of others and the end of overrides.
+func TestOverrideStore_LiveHasEveryChange(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		ctx := context.Background()
+		s.Flush()
+		var clients [3]*Feed
+		var polls [len(clients)]func() []rules.Override
+		for i := range clients {
+			clients[i] = open(t, s.Addr())
+			polls[i] = poller(t, clients[i])
+		}
+		log := clients[0].keys.OverrideLog()
+		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+			i, id := rapid.IntRange(0, len(clients)-1).Draw(rt, "process"),
+				rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "id")
+			c, store := clients[i], clients[i].Overrides()
+			held := list(t, store)
+			switch rapid.SampledFrom([]string{"put", "put", "delete", "poll", "older writer", "lose"}).Draw(rt, "step") {
+			case "put":
+				o := block(id, "topic?id="+rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "value"), "ann")
+				if rapid.IntRange(0, 3).Draw(rt, "ends") == 0 {
+					o.Until = now().Add(time.Hour)
+				}
+				o = put(t, store, o)
+				if got := list(t, store); !slices.Contains(got, o) {
+					rt.Fatalf("process %d does not see its change of %s: %v", i, id, got)
+				}
+			case "delete":
+				if _, err := store.DeleteIf(ctx, id, "ann", rules.AnyVersion); err == nil &&
+					slices.ContainsFunc(list(t, store), func(o rules.Override) bool { return o.ID == id }) {
+					rt.Fatalf("process %d still sees %s", i, id)
+				}
+			case "poll":
+				polls[i]()
+			case "older writer":
+				put(t, store, block(id, "topic?id=3", "bob"))
+				c.rdb.LPop(ctx, log)
+			case "lose": // the process writes back what all have polled
+				for _, poll := range polls {
+					poll()
+				}
+				s.Flush()
+				if got := list(t, store); !cmp.Equal(got, held) && len(got)+len(held) > 0 {
+					rt.Fatalf("after a loss: %s", cmp.Diff(held, got))
+				}
+			}
+			stored, err := store.read(ctx)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			want := decodeWhole(stored)
+			for n := range clients {
+				if rapid.Bool().Draw(rt, "reads") {
+					if diff := cmp.Diff(want, list(t, clients[n].Overrides())); diff != "" {
+						rt.Fatalf("process %d reads otherwise: %s", n, diff)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestOverrideStore_LiveWhileOthersChange lets several goroutines of two processes change overrides at once. Each reads
+// its own change at once, and in the end both processes read the same.
+func TestOverrideStore_LiveWhileOthersChange(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	clients := []*Feed{open(t, s.Addr()), open(t, s.Addr())}
+	var all sync.WaitGroup
+	for i := range 6 {
+		all.Go(func() {
+			store, id := clients[i%2].Overrides(), fmt.Sprint("o", i)
+			for n := range 10 {
+				o, err := store.Put(t.Context(), block(id, fmt.Sprint("topic?id=", n), "ann"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				live, err := store.Live(t.Context())
+				if got, _ := live.Get(id); err != nil || got != o {
+					t.Errorf("%v, %v, want %v", got, err, o)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if a, b := list(t, clients[0].Overrides()), list(t, clients[1].Overrides()); len(a) != 6 || !cmp.Equal(a, b) {
+		t.Error(cmp.Diff(a, b))
+	}
+}
+
+// TestOverrideStore_LiveReadsWholeOnce lets a process know more overrides than there may be, most of which have ended.
+// It reads everything once.
+func TestOverrideStore_LiveReadsWholeOnce(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	o := put(t, c.Overrides(), block("a", "topic?id=1", "ann"))
+	known := *c.knownState()
+	for i := range MaxOverrides {
+		known.entries = known.entries.With(fmt.Sprint("ended", i), "{}")
+	}
+	c.setKnown(&known)
+	before := c.Stats().Overrides.Whole
+	for range 3 {
+		if got := list(t, c.Overrides()); !cmp.Equal(got, []rules.Override{o}) {
+			t.Error(got)
+		}
+	}
+	if n := c.Stats().Overrides.Whole - before; n != 1 {
+		t.Errorf("read whole %d times", n)
+	}
 }
 
 // TestChangedSince_NeedsEveryVersion tries logs that do not lead from the known version to the present one.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,26 +27,16 @@ type OverrideStore struct{ feed *Feed }
 
 func (f *Feed) Overrides() *OverrideStore { return &OverrideStore{feed: f} }
 
-// List returns the overrides that have not ended, by ID, and counts unreadable ones. It first writes back overrides
-// that Redis lost; if that fails, it returns the overrides that are enforced here. It takes one round trip.
-func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
-	state, err := s.currentState(ctx)
+// Live returns the overrides, among which some may have ended, and counts unreadable ones. It first writes back
+// overrides that Redis lost; if that fails, it returns the overrides that are enforced here. It reads and decodes what
+// changed since this process last knew them, in one round trip if nothing did, and everything only if it must: see
+// newestState.
+func (s *OverrideStore) Live(ctx context.Context) (rules.LiveOverrides, error) {
+	state, err := s.newestState(ctx)
 	if err != nil {
-		return nil, err
+		return rules.LiveOverrides{}, err
 	}
-	return s.list(state), nil
-}
-
-// list returns the overrides of a state that have not ended, by ID, and counts unreadable ones.
-func (s *OverrideStore) list(state *overrideCopy) []rules.Override {
-	out := make([]rules.Override, 0, state.entries.Len())
-	for id, text := range state.entries.All() {
-		if o, ok := s.decodeHeld(id, text); ok {
-			out = append(out, o)
-		}
-	}
-	slices.SortFunc(out, func(a, b rules.Override) int { return strings.Compare(a.ID, b.ID) })
-	return out
+	return s.decode(state), nil
 }
 
 // decodeHeld returns the override of an entry. ok is false if there is none, if it has ended, or if it cannot be read,

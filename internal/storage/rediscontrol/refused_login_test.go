@@ -22,7 +22,7 @@ func TestFeed_RefusedLoginIsNoAnswer(t *testing.T) {
 	feed := New(redistest.MustOpen(t, c, err))
 	store, ctx := feed.Overrides(), t.Context()
 	for what, call := range map[string]func() error{
-		"list":     func() error { _, err := store.List(ctx); return err },
+		"live":     func() error { _, err := store.Live(ctx); return err },
 		"entry":    func() error { _, err := store.currentEntry(ctx, "id"); return err },
 		"read":     func() error { _, err := store.read(ctx); return err },
 		"put":      func() error { _, err := store.Put(ctx, blockOverride()); return err },

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -45,9 +44,11 @@ type Config struct {
 type Live interface {
 	// ReadOverrides reads the store at once, so that the page shows a change without waiting for a sample.
 	ReadOverrides(ctx context.Context)
-	// LiveOverrides returns the live overrides of the store, or the last list that was read while the store does not
-	// answer.
-	LiveOverrides(ctx context.Context) ([]rules.Override, error)
+	// Overrides returns the overrides of the file and of the store. While the store does not answer, it returns the live
+	// overrides that were read last.
+	Overrides(ctx context.Context) (*Catalog, error)
+	// CatalogOf returns the overrides of the file and given live overrides.
+	CatalogOf(live rules.LiveOverrides, now time.Time) *Catalog
 	// LastAudit returns the audit as last read, newest first, or nil if it was never read.
 	LastAudit() []rules.Change
 	// Trouble describes what cannot be read now. It is "" if no failure is known.
@@ -218,21 +219,17 @@ func (s *Service) Record(ctx context.Context, c rules.Change) {
 	}
 }
 
-func hasID(id string) func(rules.Override) bool {
-	return func(o rules.Override) bool { return o.ID == id }
-}
-
 // idFor returns the ID under which an override is put: the ID of the path, or else the ID of a live override with the
 // same target, schedule and mode, or else an ID that is made of them. An override that was tried first and then
 // enforced still has the ID of shadow mode. Then the other ID is free.
-func idFor(live []rules.Override, o rules.Override) (string, error) {
-	if i := slices.IndexFunc(live, o.Replaces); i >= 0 {
-		if o.ID == "" || o.ID == live[i].ID {
-			return live[i].ID, nil
+func idFor(c *Catalog, o rules.Override) (string, error) {
+	if same := c.replacedBy(o); same != nil {
+		if o.ID == "" || o.ID == same.ID {
+			return same.ID, nil
 		}
 		return "", web.NewProblem(http.StatusConflict,
-			fmt.Sprintf("%s %s already has the override %q", o.Target().Kind, web.Quoted(o.Target().Value), live[i].ID),
-			"put it to /v1/overrides/"+live[i].ID+", or delete that one first")
+			fmt.Sprintf("%s %s already has the override %q", o.Target().Kind, web.Quoted(o.Target().Value), same.ID),
+			"put it to /v1/overrides/"+same.ID+", or delete that one first")
 	}
 	if o.ID != "" {
 		return o.ID, nil
@@ -242,7 +239,7 @@ func idFor(live []rules.Override, o rules.Override) (string, error) {
 		other.Mode = ""
 	}
 	for _, id := range []string{o.DefaultID(), other.DefaultID()} {
-		if !slices.ContainsFunc(live, hasID(id)) {
+		if c.liveWithID(id) == nil {
 			return id, nil
 		}
 	}

@@ -3,7 +3,6 @@ package changes
 import (
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -13,15 +12,15 @@ import (
 // enforced for the same target with the same schedule. An undo restores the replaced override or the shadow mode.
 func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error {
 	id, who := r.PathValue("id"), web.Author(r)
-	live, err := s.liveOverrides(r.Context())
+	c, err := s.storedOverrides(r.Context())
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(live, hasID(id))
-	if i < 0 {
+	tried, ok := c.Live.Get(id)
+	if !ok {
 		return s.notLive(id)
 	}
-	o := live[i]
+	o := tried
 	switch {
 	case !o.InShadow():
 		return web.NewProblem(http.StatusConflict, "override "+web.Quoted(id)+" is enforced already",
@@ -38,13 +37,10 @@ func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error 
 	if version != rules.AnyVersion && version != o.Version() {
 		return s.changedMeanwhile(r.Context(), id)
 	}
-	tried := o.Version()
 	o.Mode, o.Author = "", who
-	var replaced *rules.Override // by the enforced override
-	if j := slices.IndexFunc(live, o.Replaces); j >= 0 {
-		replaced, o.ID = &live[j], live[j].ID
-	} else if o.ID == id {
-		replaced = &live[i]
+	replaced := &tried // by the enforced override
+	if same := c.replacedBy(o); same != nil {
+		replaced, o.ID = same, same.ID
 	}
 	if err := s.checkConfirmed(r, o); err != nil {
 		return err
@@ -55,7 +51,7 @@ func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error 
 	}
 	stored, revision := *change.After, change.Revision
 	if stored.ID != id {
-		gone, err := s.cfg.Overrides.DeleteIf(r.Context(), id, who, tried)
+		gone, err := s.cfg.Overrides.DeleteIf(r.Context(), id, who, tried.Version())
 		if err != nil {
 			return fmt.Errorf("admin: override %q is enforced, but %q is still in shadow mode: %w", stored.ID, id, err)
 		}

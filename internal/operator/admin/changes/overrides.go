@@ -46,17 +46,12 @@ func (s *Service) listOverrides(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	live, err := s.cfg.Live.LiveOverrides(r.Context())
+	c, err := s.cfg.Live.Overrides(r.Context())
 	if err != nil {
 		return err
 	}
-	now := s.cfg.Now()
-	list := Listed(s.cfg.Rules(), live, now)
-	list = slices.DeleteFunc(list, func(o View) bool { return !o.contains(find) })
-	matched := len(list)
-	list = list[min(offset, matched):]
-	list = list[:min(limit, len(list))]
-	s.cfg.Live.AddHits(list, now)
+	list, matched := c.page(find, offset, limit)
+	s.cfg.Live.AddHits(list, s.cfg.Now())
 	a := map[string]any{"overrides": list}
 	if r.URL.RawQuery != "" { // a page; the whole list can be applied again as it is
 		a["matched"] = matched
@@ -68,21 +63,20 @@ func (s *Service) listOverrides(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Service) getOverride(w http.ResponseWriter, r *http.Request) error {
-	live, err := s.cfg.Live.LiveOverrides(r.Context())
+	c, err := s.cfg.Live.Overrides(r.Context())
 	if err != nil {
 		return err
 	}
-	id, now := r.PathValue("id"), s.cfg.Now()
-	all := Listed(s.cfg.Rules(), live, now)
-	i := slices.IndexFunc(all, func(o View) bool { return o.ID == id })
-	if i < 0 {
-		return noOverride(id)
+	found := c.viewWithID(r.PathValue("id"))
+	if found == nil {
+		return noOverride(r.PathValue("id"))
 	}
-	s.cfg.Live.AddHits(all[i:i+1], now)
-	if all[i].Version > 0 {
-		w.Header().Set("ETag", formatETag(all[i].Version))
+	views := []View{*found}
+	s.cfg.Live.AddHits(views, s.cfg.Now())
+	if found.Version > 0 {
+		w.Header().Set("ETag", formatETag(found.Version))
 	}
-	return web.WriteJSON(w, http.StatusOK, all[i])
+	return web.WriteJSON(w, http.StatusOK, views[0])
 }
 
 // putOverride stores an override, or with ?dry_run=true only returns its reach. See idFor for its ID.
@@ -104,13 +98,13 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 		in.override.Key = redacted
 	}
 	in.override.Author = web.AuthorOr(r, in.override.Author)
-	live, err := s.liveOverrides(r.Context())
+	c, err := s.storedOverrides(r.Context())
 	if err != nil {
 		return err
 	}
 	o := in.override
 	o.ID = r.PathValue("id")
-	if o.ID, err = idFor(live, o); err != nil {
+	if o.ID, err = idFor(c, o); err != nil {
 		return err
 	}
 	if err := o.Validate(); err != nil {
@@ -120,14 +114,14 @@ func (s *Service) putOverride(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	status, i := http.StatusCreated, slices.IndexFunc(live, hasID(o.ID))
+	status, before := http.StatusCreated, c.liveWithID(o.ID)
 	if err := s.checkRow(r, o); err != nil {
 		return err
 	}
-	if only || i >= 0 {
+	if only || before != nil {
 		status = http.StatusOK
 	}
-	if o.InShadow() && i >= 0 && !live[i].InShadow() {
+	if o.InShadow() && before != nil && !before.InShadow() {
 		in.warnings = append(in.warnings, "it was enforced until now; in shadow mode it denies no request")
 	}
 	var revision int64
@@ -230,16 +224,16 @@ func (s *Service) deleteOverride(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// liveOverrides returns the live overrides of the store, on which changes are based.
-func (s *Service) liveOverrides(ctx context.Context) ([]rules.Override, error) {
-	if s.cfg.Overrides == nil {
-		return nil, nil
+// storedOverrides returns the overrides of the file and of the store, on which changes are based.
+func (s *Service) storedOverrides(ctx context.Context) (*Catalog, error) {
+	var live rules.LiveOverrides
+	if s.cfg.Overrides != nil {
+		var err error
+		if live, err = s.cfg.Overrides.Live(ctx); err != nil {
+			return nil, fmt.Errorf("admin: overrides cannot be read: %w", err)
+		}
 	}
-	list, err := s.cfg.Overrides.List(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("admin: overrides cannot be read: %w", err)
-	}
-	return list, nil
+	return s.cfg.Live.CatalogOf(live, s.cfg.Now()), nil
 }
 
 func (s *Service) checkWritable() error {

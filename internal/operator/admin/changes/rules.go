@@ -117,11 +117,11 @@ func (s *Service) dryRunRules(w http.ResponseWriter, r *http.Request, change rul
 	if err != nil {
 		return storeError(err)
 	}
-	live, err := s.liveOverrides(r.Context())
+	c, err := s.storedOverrides(r.Context())
 	if err != nil {
 		return err
 	}
-	result, err := s.cfg.DryRun(r.Context(), next, live)
+	result, err := s.cfg.DryRun(r.Context(), next, rules.SortedOverrides(c.Live))
 	if err != nil {
 		return err
 	}

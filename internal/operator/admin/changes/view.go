@@ -56,18 +56,6 @@ func Viewed(o rules.Override, source string, now time.Time) View {
 	return v
 }
 
-// ViewOf returns the view of an override. It distinguishes live overrides from overrides of the file by their ID.
-func ViewOf(o *rules.Override, live []rules.Override, now time.Time) *View {
-	if o == nil {
-		return nil
-	}
-	v := Viewed(*o, SourceFile, now)
-	if slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID && l.Replaces(*o) }) {
-		v.Source = SourceLive
-	}
-	return &v
-}
-
 // contains reports whether the target, the ID, the reason or the author of an override contains a text, which is in
 // lower case. Every override contains "".
 func (v *View) contains(text string) bool {
@@ -83,35 +71,6 @@ func (v *View) contains(text string) bool {
 func withID(o rules.Override) rules.Override {
 	o.ID = cmp.Or(o.ID, o.DefaultID())
 	return o
-}
-
-// Listed returns all overrides that have not ended at now: the live overrides, newest first, and the overrides of the
-// file that no live override of the same target replaces. An override with a schedule replaces no other, because it is
-// not always in force, and an override in shadow mode replaces only overrides in shadow mode.
-func Listed(set *rules.Set, live []rules.Override, now time.Time) []View {
-	views := []View{}
-	type place struct {
-		of   rules.Target
-		mode hottype.Mode
-	}
-	replaced := map[place]bool{}
-	for _, o := range live {
-		if o.Expired(now) {
-			continue
-		}
-		views = append(views, Viewed(o, SourceLive, now))
-		if o.Schedule.IsZero() {
-			replaced[place{o.Target(), o.Mode}] = true
-			replaced[place{o.Target(), hottype.ModeShadow}] = true
-		}
-	}
-	slices.SortStableFunc(views, func(a, b View) int { return b.Created.Compare(a.Created) })
-	for _, o := range set.Overrides {
-		if !o.Expired(now) && !replaced[place{o.Target(), o.Mode}] {
-			views = append(views, Viewed(o, SourceFile, now))
-		}
-	}
-	return views
 }
 
 // overrideInput is the canonical form of an override that a person wrote.

@@ -10,7 +10,6 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
-	"github.com/hotparam/pipeline/internal/rules"
 )
 
 const (
@@ -62,16 +61,14 @@ type deniedSum struct {
 
 // deniedClients returns the clients that the running limiters have recently denied, most denials first.
 func (s *Service) deniedClients(now time.Time) []DeniedClient {
+	sums, held := map[string]*deniedSum{}, s.lastOverrides(now)
 	s.mu.Lock()
-	sums, live := map[string]*deniedSum{}, s.overrides.list
 	for _, in := range s.rates.instances {
 		if now.Sub(in.heard) <= quietAfter {
 			in.addDenied(sums)
 		}
 	}
 	s.mu.Unlock()
-	set := s.cfg.Rules()
-	index := rules.NewOverrides(set.Overrides, live)
 	list := make([]DeniedClient, 0, len(sums))
 	for _, sum := range sums {
 		if sum.sampled < minSamples {
@@ -87,8 +84,8 @@ func (s *Service) deniedClients(now time.Time) []DeniedClient {
 		}
 		addr := hottype.ParseClient(c.Client).Addr
 		c.Address = addr.IsValid()
-		if o := cmp.Or(index.FindClient(addr, now), index.FindClass(c.Class, now)); o != nil {
-			c.Override = changes.ViewOf(o, live, now)
+		if o := cmp.Or(held.Index.FindClient(addr, now), held.Index.FindClass(c.Class, now)); o != nil {
+			c.Override = held.ViewOf(o)
 		}
 		list = append(list, c)
 	}

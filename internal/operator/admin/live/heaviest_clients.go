@@ -132,21 +132,19 @@ func (s *Service) heaviestClients(now time.Time) []HeavyClient {
 }
 
 func (s *Service) addClientOverrides(list []HeavyClient, now time.Time) {
-	s.mu.Lock()
-	live := s.overrides.list
-	s.mu.Unlock()
-	index := rules.NewOverrides(s.cfg.Rules().Overrides, live)
+	held := s.lastOverrides(now)
+	index := held.Index
 	for i := range list {
 		c := &list[i]
 		switch c.Kind {
 		case rules.TargetClient:
 			addr := hottype.ParseClient(c.Client).Addr
 			o := cmp.Or(index.FindClient(addr, now), index.FindClass(c.Class, now))
-			c.Override = changes.ViewOf(o, live, now)
+			c.Override = held.ViewOf(o)
 		case rules.TargetCIDR:
 			network := netip.MustParsePrefix(c.Client) // as networkOf wrote it
 			if o := index.FindClient(network.Addr(), now); o != nil && o.CIDR == c.Client {
-				c.Override = changes.ViewOf(o, live, now)
+				c.Override = held.ViewOf(o)
 			}
 		}
 	}

@@ -197,11 +197,7 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 			spec.Burst, err)
 	}
 	a.Key, a.Rate, a.Burst = key, float64(spec.Limit)/spec.Window.Seconds(), spec.Burst
-	s.mu.Lock()
-	live := s.overrides.list
-	s.mu.Unlock()
-	set := s.cfg.Rules()
-	o := rules.NewOverrides(set.Overrides, live).Find([]byte(key), now)
+	set, o := s.cfg.Rules(), s.lastOverrides(now).Index.Find([]byte(key), now)
 	a.InForce = s.adaptiveBounds().effectiveLimit(set.RuleFor(key.Resource()), o, key)
 	return web.WriteJSON(w, http.StatusOK, a)
 }

@@ -82,18 +82,17 @@ func (s *Service) getKey(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Service) describeKey(r *http.Request, key hottype.Key, now time.Time) (*Key, error) {
-	live, err := s.LiveOverrides(r.Context())
+	held, err := s.Overrides(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	set := s.cfg.Rules()
-	index := rules.NewOverrides(set.Overrides, live)
-	o := index.Find([]byte(key), now)
+	o := held.Index.Find([]byte(key), now)
 	rule := set.RuleFor(key.Resource())
 	a := &Key{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule),
-		Override: changes.ViewOf(o, live, now)}
-	if t := index.WithShadow().Find([]byte(key), now); t != nil && t.InShadow() {
-		views := []changes.View{*changes.ViewOf(t, live, now)}
+		Override: held.ViewOf(o)}
+	if t := held.Index.WithShadow().Find([]byte(key), now); t != nil && t.InShadow() {
+		views := []changes.View{*held.ViewOf(t)}
 		s.AddHits(views, now)
 		a.Tried = &views[0]
 	}

@@ -36,10 +36,8 @@ func (v *limitView) perSecond() float64 {
 
 func (s *Service) limitsOf(o rules.Override, now time.Time) (held, ruled *limitView) {
 	set, bounds := s.cfg.Rules(), s.adaptiveBounds()
-	s.mu.Lock()
-	live := s.overrides.list
-	s.mu.Unlock()
-	index := rules.NewOverrides(set.Overrides, live)
+	current := s.lastOverrides(now)
+	index := current.Index
 	switch {
 	case o.IsOneKey():
 		key := hottype.Key(o.Key)
@@ -58,13 +56,7 @@ func (s *Service) limitsOf(o rules.Override, now time.Time) (held, ruled *limitV
 		return nil, nil
 	}
 	ruled = bounds.viewLimit(rule.Limit)
-	i := slices.IndexFunc(live, func(other rules.Override) bool {
-		return other.Target() == o.Target() && other.HoldsAt(now)
-	})
-	if i < 0 {
-		return ruled, ruled
-	}
-	return bounds.limitWithOverride(&live[i], ruled), ruled
+	return bounds.limitWithOverride(current.ActiveOn(o), ruled), ruled
 }
 
 // limitWithOverride returns the limit of an override, or the limit of the rules if the override sets none.

@@ -2,7 +2,7 @@
 //
 //	Hot() ──────────┐                         ┌──> /v1/events ──> dashboard (one SSE stream a client)
 //	Reports() ──────┼─> sample ──> snapshot ──┼──> /v1/hot, /v1/keys/{key}
-//	Overrides.List ─┘   (1, once a second)    └──> history
+//	Overrides.Live ─┘   (1, once a second)    └──> history
 //	Publish(changes) ────────────────────────────> /v1/events, at once
 //
 // The invariant: everything that is shown at one time is from one sample, and no client delays the sampler, because a
@@ -122,6 +122,7 @@ type Service struct {
 	reading      sync.Mutex   // for one read of the overrides at a time, in order
 	samples      int          // number of samples; for Run alone
 	watchedUntil atomic.Int64 // time until which someone is watching, Unix ns
+	catalogs     changes.Catalogs
 
 	mu                   sync.Mutex // guards the fields below
 	rates                *rates

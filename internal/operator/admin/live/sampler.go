@@ -133,15 +133,21 @@ func (s *Service) ReadOverrides(ctx context.Context) {
 	defer s.reading.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	list, err := s.cfg.Overrides.List(ctx)
+	live, err := s.cfg.Overrides.Live(ctx)
 	if err == nil {
 		err = s.readRevision(ctx)
 	}
 	var audit []rules.Change
-	changed := err == nil && !s.isCurrentList(list)
+	changed := err == nil && !s.isCurrent(live)
 	if changed {
 		audit, err = s.cfg.Overrides.Audit(ctx, keepChanges)
 	}
+	held := s.lastOverrides(s.cfg.Now())
+	if err == nil && changed {
+		held = s.CatalogOf(live, s.cfg.Now())
+	}
+	shown, total := held.First(maxShown)
+	e := encodeEvent("overrides", shown)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,21 +156,23 @@ func (s *Service) ReadOverrides(ctx context.Context) {
 	}
 	s.overrides.failing = s.recordFailure("overrides", s.overrides.failing, err)
 	if err == nil && changed {
-		s.overrides.list, s.overrides.audit, s.overrides.loaded = list, audit, true
+		s.overrides.live, s.overrides.audit, s.overrides.loaded = live, audit, true
 		s.emitOverrideChanges(audit)
 	}
-	shown := s.shownOverrides(s.cfg.Now())
-	e := encodeEvent("overrides", firstOf(shown, maxShown))
-	if changed || len(shown) != s.overrides.total || !bytes.Equal(e, s.overrides.sent) {
-		s.overrides.sent, s.overrides.total = e, len(shown)
+	if changed || total != s.overrides.total || !bytes.Equal(e, s.overrides.sent) {
+		s.overrides.sent, s.overrides.total = e, total
 		s.hub.send(e)
 	}
 }
 
-func (s *Service) isCurrentList(list []rules.Override) bool {
+// isCurrent reports whether live overrides equal those that were read last.
+func (s *Service) isCurrent(live rules.LiveOverrides) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.overrides.loaded && slices.EqualFunc(list, s.overrides.list, sameOverride)
+	for range live.Changes(s.overrides.live, rules.SameOverride) {
+		return false
+	}
+	return s.overrides.loaded
 }
 
 // emitOverrideChanges emits the new changes of an audit, which is newest first. The caller holds mu. Changes before the

@@ -56,7 +56,7 @@ type Init struct {
 
 // overrideNotes is the knowledge of the live overrides from the last read. Lists are replaced, never changed.
 type overrideNotes struct {
-	list    []rules.Override
+	live    rules.LiveOverrides
 	loaded  bool
 	sent    []byte        // the last overrides event
 	total   int           // overrides that had not ended then; the event has the first of them
@@ -137,24 +137,39 @@ func (s *Service) Trouble() string {
 	return strings.Join(s.storeTrouble(), "; ")
 }
 
-// LiveOverrides returns the live overrides of the store, or the last list that was read while the store does not
-// answer.
-func (s *Service) LiveOverrides(ctx context.Context) ([]rules.Override, error) {
+// Overrides returns the overrides of the file and of the store. While the store does not answer, it returns the live
+// overrides that were read last.
+func (s *Service) Overrides(ctx context.Context) (*changes.Catalog, error) {
 	if s.cfg.Overrides == nil {
-		return nil, nil
+		return s.lastOverrides(s.cfg.Now()), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	list, err := s.cfg.Overrides.List(ctx)
+	live, err := s.cfg.Overrides.Live(ctx)
 	if err == nil {
-		return list, nil
+		return s.CatalogOf(live, s.cfg.Now()), nil
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.overrides.loaded {
+	loaded := s.overrides.loaded
+	s.mu.Unlock()
+	if !loaded {
 		return nil, fmt.Errorf("admin: overrides cannot be read: %w", err)
 	}
-	return s.overrides.list, nil
+	return s.lastOverrides(s.cfg.Now()), nil
+}
+
+// lastOverrides returns the overrides of the file and the live overrides that were read last.
+func (s *Service) lastOverrides(now time.Time) *changes.Catalog {
+	s.mu.Lock()
+	live := s.overrides.live
+	s.mu.Unlock()
+	return s.CatalogOf(live, now)
+}
+
+// CatalogOf returns the overrides of the file and given live overrides. Call it without mu, because the first catalog of
+// many overrides takes a while.
+func (s *Service) CatalogOf(live rules.LiveOverrides, now time.Time) *changes.Catalog {
+	return s.catalogs.CatalogOf(s.cfg.Rules(), live, now)
 }
 
 // LastAudit returns the audit of the overrides as last read, newest first, or nil if it was never read.
@@ -179,20 +194,18 @@ func viewTotals(sp speed) Totals {
 }
 
 func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
-	set := s.cfg.Rules()
+	set, held, aliases := s.cfg.Rules(), s.lastOverrides(now), map[hottype.Key]hottype.Key{}
 	s.mu.Lock()
-	live, aliases := s.overrides.list, map[hottype.Key]hottype.Key{}
 	for alias, full := range s.rates.full {
 		aliases[full] = alias
 	}
 	s.mu.Unlock()
 	speeds := s.keySpeeds(now)
-	index := rules.NewOverrides(set.Overrides, live)
 	views, bounds := make([]HotKey, len(hot)), s.adaptiveBounds()
 	for i, h := range hot {
-		o, rule := index.Find([]byte(h.Key), now), set.RuleOf(h.Key, h.Rule)
+		o, rule := held.Index.Find([]byte(h.Key), now), set.RuleOf(h.Key, h.Rule)
 		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: bounds.effectiveLimit(rule, o, h.Key),
-			Override: changes.ViewOf(o, live, now)}
+			Override: held.ViewOf(o)}
 		v.LimitSource = limitSource(rule, o, h.Key, v.Limit)
 		if rule != nil {
 			v.Threshold = rule.Hot.Rate
@@ -216,12 +229,8 @@ func (s *Service) keySpeeds(now time.Time) map[hottype.Key]keySpeed {
 	return s.rates.totalSpeed(now).Keys
 }
 
-// shownOverrides returns the list that was read last. The caller holds mu.
-func (s *Service) shownOverrides(now time.Time) []changes.View {
-	return changes.Listed(s.cfg.Rules(), s.overrides.list, now)
-}
-
 func (s *Service) Init(now time.Time) Init {
+	shown, _ := s.lastOverrides(now).First(maxShown)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sparks := map[string][]float64{}
@@ -236,11 +245,9 @@ func (s *Service) Init(now time.Time) Init {
 	return Init{
 		Namespace: s.cfg.Namespace, Version: s.cfg.Version, Writable: s.cfg.Overrides != nil,
 		Kept: s.cfg.History != nil, History: s.recent.points, Sparks: sparks, Changes: recent,
-		Overrides: firstOf(s.shownOverrides(now), maxShown), State: s.latest.state,
+		Overrides: shown, State: s.latest.state,
 	}
 }
-
-func firstOf[T any](list []T, n int) []T { return list[:min(n, len(list))] }
 
 func changeOf(c rules.Change) Change {
 	out := Change{At: c.At, Kind: OverridePut, Author: c.Author, Override: cmp.Or(c.After, c.Before)}
@@ -254,11 +261,4 @@ func changeOf(c rules.Change) Change {
 		out.Key = out.Override.Target().String()
 	}
 	return out
-}
-
-// sameOverride compares the values of two overrides. Their times may be in different zones.
-func sameOverride(a, b rules.Override) bool {
-	same := a.Until.Equal(b.Until) && a.Created.Equal(b.Created)
-	a.Until, a.Created, b.Until, b.Created = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	return same && a == b
 }

@@ -55,22 +55,21 @@ func (s *Service) getClient(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	live, err := s.LiveOverrides(r.Context())
+	held, err := s.Overrides(r.Context())
 	if err != nil {
 		return err
 	}
 	now := s.cfg.Now()
 	a := Client{Client: c.String(), Asked: web.Named(r, "client")}
-	index := rules.NewOverrides(s.cfg.Rules().Overrides, live)
 	network, err := netip.ParsePrefix(c.Name)
 	switch {
 	case c.Addr.IsValid():
 		a.Kind = rules.TargetClient
-		a.Override = changes.ViewOf(index.FindClient(c.Addr, now), live, now)
+		a.Override = held.ViewOf(held.Index.FindClient(c.Addr, now))
 	case err == nil:
 		a.Kind = rules.TargetCIDR
-		if o := index.FindClient(network.Addr(), now); o != nil && o.CIDR == network.String() {
-			a.Override = changes.ViewOf(o, live, now)
+		if o := held.Index.FindClient(network.Addr(), now); o != nil && o.CIDR == network.String() {
+			a.Override = held.ViewOf(o)
 		}
 	}
 	denied := s.deniedClients(now)
