@@ -120,8 +120,8 @@ func CheckVersion(before *Override, version int64) error {
 // OverrideStore keeps the live overrides and the audit of their changes. Package filestore implements it for a single
 // machine, and package rediscontrol implements it for several. It is safe for concurrent use.
 type OverrideStore interface {
-	// Live returns every override. Expired overrides may be among them. It has all changes that were acknowledged before
-	// the call. Sets of successive calls share their parts, so that a caller finds what changed.
+	// Live returns every override. Expired overrides may be among them. It has all changes that were acknowledged
+	// before the call. Sets of successive calls share their parts, so that a caller finds the changes.
 	Live(ctx context.Context) (LiveOverrides, error)
 	// PutIf stores o under its ID, in place of the override that was there, and returns the change, with o as stored in
 	// After. It returns ErrOverrideChanged, and stores nothing, if version is neither AnyVersion nor the version of the

@@ -60,8 +60,8 @@ func TestOverrideList_IsFoundAndPaged(t *testing.T) {
 	}
 }
 
-// TestStream_HasTheFirstOverrides sets more overrides than an event has. Each change of any of them is an event, and the
-// totals count all.
+// TestStream_HasTheFirstOverrides sets more overrides than an event has. Each change of any of them is an event, and
+// the totals count all.
 func TestStream_HasTheFirstOverrides(t *testing.T) {
 	t.Parallel()
 	const n = 120

@@ -100,8 +100,8 @@ func (f *journaledFile) hasJournal() bool { return f.size > 0 && (f.bytes > 0 ||
 func (f *journaledFile) add(change []byte) error {
 	line := journalLine(f.generation, change)
 	if err := f.disk.add(f.journal, line); err != nil {
-		// A part of the line may be there, or all of it. Cutting it off is best effort: while it is there, a restart may
-		// take the change that failed for one that was made.
+		// A part of the line may be there, or all of it. Cutting it off is best effort: while it is there, a restart
+		// may take the change that failed for one that was made.
 		_ = f.disk.cut(f.journal, f.bytes)
 		f.stale = true
 		return err
@@ -117,8 +117,8 @@ func (f *journaledFile) replace(data []byte) error {
 		return err
 	}
 	f.generation, f.size = generationOf(data), len(data)
-	// The file holds everything, so a journal that cannot be removed is no error of the change: its lines are of another
-	// generation, and the next change tries again.
+	// The file holds everything, so a journal that cannot be removed is no error of the change: its lines are of
+	// another generation, and the next change tries again.
 	f.stale = f.disk.cut(f.journal, 0) != nil
 	if !f.stale {
 		f.bytes = 0

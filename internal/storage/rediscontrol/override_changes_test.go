@@ -80,7 +80,8 @@ func TestOverrideStore_LiveHasEveryChange(t *testing.T) {
 				rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "id")
 			c, store := clients[i], clients[i].Overrides()
 			held := list(t, store)
-			switch rapid.SampledFrom([]string{"put", "put", "delete", "poll", "older writer", "lose"}).Draw(rt, "step") {
+			steps := rapid.SampledFrom([]string{"put", "put", "delete", "poll", "older writer", "lose"})
+			switch steps.Draw(rt, "step") {
 			case "put":
 				o := block(id, "topic?id="+rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "value"), "ann")
 				if rapid.IntRange(0, 3).Draw(rt, "ends") == 0 {

@@ -127,8 +127,8 @@ func (c *Catalog) replacedBy(o rules.Override) *rules.Override {
 	return nil
 }
 
-// ActiveOn returns the live override of exactly the target of o that is in force, or nil if there is none. Of several it
-// returns the first by ID.
+// ActiveOn returns the live override of exactly the target of o that is in force, or nil if there is none. Of several
+// it returns the first by ID.
 func (c *Catalog) ActiveOn(o rules.Override) *rules.Override {
 	for _, other := range c.onTarget(o) {
 		if other.Target() == o.Target() && other.HoldsAt(c.now) {

@@ -18,7 +18,8 @@ import (
 
 // drawOverride draws an override of few targets, times and modes, so that many overrides meet.
 func drawOverride(t *rapid.T, id string) rules.Override {
-	o := rules.Override{ID: id, Action: rules.ActionBlock, Created: time.Unix(rapid.Int64Range(1, 3).Draw(t, "created"), 0)}
+	created := rapid.Int64Range(1, 3).Draw(t, "created")
+	o := rules.Override{ID: id, Action: rules.ActionBlock, Created: time.Unix(created, 0)}
 	if rapid.IntRange(0, 3).Draw(t, "shadow") == 0 {
 		o.Mode = hottype.ModeShadow
 	}
@@ -104,7 +105,8 @@ func TestCatalogs_AgreeWithOneMadeWhole(t *testing.T) {
 			}
 			now = now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "seconds")) * time.Second)
 			c := x.CatalogOf(set, live, now)
-			left := slices.DeleteFunc(rules.SortedOverrides(live), func(o rules.Override) bool { return o.Expired(now) })
+			expired := func(o rules.Override) bool { return o.Expired(now) }
+			left := slices.DeleteFunc(rules.SortedOverrides(live), expired)
 			checkCatalog(t, c, set, left, now)
 			if last != nil {
 				if views, _ := last.First(math.MaxInt); !cmp.Equal(views, lastViews) {

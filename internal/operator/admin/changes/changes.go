@@ -44,8 +44,8 @@ type Config struct {
 type Live interface {
 	// ReadOverrides reads the store at once, so that the page shows a change without waiting for a sample.
 	ReadOverrides(ctx context.Context)
-	// Overrides returns the overrides of the file and of the store. While the store does not answer, it returns the live
-	// overrides that were read last.
+	// Overrides returns the overrides of the file and of the store. While the store does not answer, it returns the
+	// live overrides that were read last.
 	Overrides(ctx context.Context) (*Catalog, error)
 	// CatalogOf returns the overrides of the file and given live overrides.
 	CatalogOf(live rules.LiveOverrides, now time.Time) *Catalog

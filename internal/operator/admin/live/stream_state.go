@@ -166,8 +166,8 @@ func (s *Service) lastOverrides(now time.Time) *changes.Catalog {
 	return s.CatalogOf(live, now)
 }
 
-// CatalogOf returns the overrides of the file and given live overrides. Call it without mu, because the first catalog of
-// many overrides takes a while.
+// CatalogOf returns the overrides of the file and given live overrides. Call it without mu, because the first catalog
+// of many overrides takes a while.
 func (s *Service) CatalogOf(live rules.LiveOverrides, now time.Time) *changes.Catalog {
 	return s.catalogs.CatalogOf(s.cfg.Rules(), live, now)
 }
