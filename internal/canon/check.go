@@ -100,7 +100,7 @@ func IsMalformed(key []byte) bool {
 }
 
 // MaxKeys is the maximum number of keys of one request under one rule. A request whose parameters would give it more is
-// beyond the limits.
+// beyond the limits. Of all its keys, under all rules, package rules limits the number by a constant of its own.
 const MaxKeys = 4
 
 // QueryBounds bounds the work that one request can cause and the keys that it can make. The zero value lets no request

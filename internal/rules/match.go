@@ -10,8 +10,9 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// MaxKeys is the number of keys of a request that are limited: as many as a store takes charges at once, beside two
-// per-IP windows. Further rules with Continue only count.
+// MaxKeys is the number of keys of one request, under all rules together, that are limited: as many as a store takes
+// charges at once, beside two per-IP windows. Further rules with Continue only count. [canon.MaxKeys] is the maximum
+// under one rule.
 const MaxKeys = limit.MaxCharges - 2
 
 // Match is one key of a request, with the rule that counts it. A request that has several keys under one rule has as
@@ -27,7 +28,7 @@ type Match struct {
 // Scratch is memory that [Set.Match] reuses between calls. The zero value is ready. Scratch is not for concurrent use.
 type Scratch struct {
 	matches []Match
-	further int // keys beside the first key of each rule
+	further int // number of keys beside the first key of each rule; see matcher.maxFurther
 	key     []byte
 	values  []canon.Value
 	routes  []*route

@@ -24,8 +24,8 @@ type matcher struct {
 	// catchAll is tried last.
 	catchAll *route
 	classes  []*classIndex
-	// maxFurther is the number of keys that a request can have beside the first key of each rule: the keys of further
-	// values must not displace the key of a later rule from MaxKeys.
+	// maxFurther bounds Scratch.further, the number of keys that a request has beside the first key of each rule: the
+	// keys of further values must not displace the key of a later rule from MaxKeys.
 	maxFurther int
 	paths      []parseas.Path // the ways in which paths are read, each once
 	spelled    bool           // the upstream of some rule is known

@@ -31,8 +31,9 @@ type Config struct {
 	Flush time.Duration
 	// Timeout bounds one call of Sink.Send; default 1 s. Counting continues meanwhile, in the same bounded memory.
 	Timeout time.Duration
-	// MaxKeys bounds the pairs of key and second in memory; default 65536. A key that several cores add to may take a
-	// place for each core, up to 8. Beyond MaxKeys new pairs are dropped until the next flush.
+	// MaxKeys bounds the pairs of key and second that wait in the memory of a Tally for the next flush; default 65536.
+	// A key that several cores add to may take a place for each core, up to 8. Beyond MaxKeys new pairs are dropped
+	// until the next flush.
 	MaxKeys int
 	// MaxBytes bounds the bytes of those keys; default 16 MiB. During a flood the memory is about 3 x MaxBytes + 250
 	// bytes x MaxKeys.

@@ -35,7 +35,8 @@ func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *verdict.Verdic
 }
 
 // takeAsync takes charges in the store that exchanges sums. A client whose sums in other processes are unknown is
-// limited to this process's share of its limit, or by the failure policy.
+// limited to this process's share of its limit, or by the failure policy. For failOver, a stale sum is a failure of the
+// store. The charges to this process's share stay in the group async, because the same store takes them from memory.
 func (g *Gate) takeAsync(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	stale := func(c *limit.Charge) bool { return !g.cfg.Async.Fresh(d.now, &c.Subject) }
 	return g.failOver(d, v, &d.async, 0, stale, &d.async) &&
@@ -74,8 +75,8 @@ func (g *Gate) takeShared(ctx context.Context, d *decision, v *verdict.Verdict) 
 // failOver decides about the charges of a group, from an index on, whose store failed: all of them, or the charges for
 // which failed is true. on_store_failure of the rule decides about each charge: closed denies the request, open allows
 // it, and local replaces the charge by a charge to this process's share of the limit, which it adds to the group
-// fallback. Charges that are allowed or replaced leave gr. If fallback is gr itself, the replaced charges stay there.
-// If fallback is nil, as when a store of this process failed, local allows the request, too.
+// fallback. Charges that are allowed or replaced leave gr. If fallback is gr itself, a charge is replaced in its place,
+// and does not leave gr. If fallback is nil, as when a store of this process failed, local allows the request, too.
 func (g *Gate) failOver(d *decision, v *verdict.Verdict, gr *chargeGroup, from int, failed func(*limit.Charge) bool,
 	fallback *chargeGroup) bool {
 	kept := from

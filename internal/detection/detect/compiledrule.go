@@ -64,8 +64,8 @@ func compileRule(rule *rules.Rule) *compiledRule {
 	return r
 }
 
-// maxListed returns the maximum number of keys that a shard lists. It exceeds the number that is published, so that the
-// lightest keys are not searched for after every new key.
+// maxListed returns the maximum number of keys of the rule that a shard lists as candidates. It exceeds maxHot, the
+// number that is published, so that the lightest candidates are not searched for after every new key.
 func (r *compiledRule) maxListed() int { return 2*r.maxHot + 64 }
 
 // rateThreshold returns the count at which a key that is listed but not hot is judged again before the next Tick, or -1

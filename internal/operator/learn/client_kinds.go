@@ -14,13 +14,16 @@ type kind int
 // The kinds of clients. A client that matches no other kind is a person.
 const (
 	person kind = iota
+	// A sharedAddress has many user agents, as that of a company or of a mobile network.
 	sharedAddress
+	// A robot behaves like a program, but its user agent does not say so: it loads no assets and sends no Referer.
 	robot
+	// A bot says in its user agent that it is a program, by one of botWords. A client that does both is a bot.
 	bot
-	scanner
-	loop
-	probe
-	self
+	scanner // half of its requests or more are refused
+	loop    // most of its requests are for one target
+	probe   // see isProbe
+	self    // see findSelf
 	kinds
 )
 
@@ -191,12 +194,16 @@ func (c *commonest) mostFrequent() (hash uint64, n uint32) {
 	return hash, n
 }
 
+// kindOf returns the kind of a client: the first that matches, because a client may match several. A client that is not
+// known (nil), such as one beyond maxClients, is a person.
 func (v *visitors) kindOf(c *visitor) kind {
 	if c == nil {
 		return person
 	}
 	_, top := c.targets.mostFrequent()
-	// If hardly any request of the log has a Referer or is for an asset, a client without them is not unusual.
+	// telling is true if it means something that a client loads no assets and sends no Referer. It means nothing in a
+	// log in which hardly any request has a Referer, or hardly any is for an asset. unlike is true if the client is
+	// unlike a browser in this way. shared is true if all of agents is in use, which takes sharedAgents user agents.
 	telling := v.referers*20 > v.requests && v.assets*20 > v.requests
 	unlike := telling && c.requests >= robotRequests && !c.assets && !c.referer
 	shared := c.agents[sharedAgents-1] != 0

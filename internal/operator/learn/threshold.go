@@ -132,8 +132,9 @@ func thresholdInWindow(keys []*measured, index int, values float64, span time.Du
 	return t
 }
 
-// raiseAbove lifts the threshold above an ordinary score. If the new threshold is not below the viral values, there is
-// no gap.
+// raiseAbove raises the threshold above the score ordinary, by leastMargin. That score is the highest of values that
+// may be popular but are never viral, such as files that pages load. If the threshold would then reach the score of a
+// viral value, there is no gap between the two, so that no value counts as viral.
 func (t *threshold) raiseAbove(ordinary float64) {
 	switch want := int64(leastMargin*ordinary) + 1; {
 	case want <= t.requests:
@@ -227,8 +228,8 @@ func (v *visitors) proposeWindows(proxied, clock string) perIP {
 	case clock != "":
 		p.none = clock
 	case len(second) < leastOrdinary:
-		p.none = fmt.Sprintf("the log has %d ordinary clients; %d are needed to describe the behaviour of people", len(second),
-			leastOrdinary)
+		p.none = fmt.Sprintf("the log has %d ordinary clients; %d are needed to describe the behaviour of people",
+			len(second), leastOrdinary)
 	}
 	if p.none != "" {
 		return p

@@ -174,7 +174,9 @@ type Stats struct {
 	Webhooks   map[string]WebhookStats `label:"webhook"`
 }
 
-// WebhookStats holds the state of one webhook. Sent, Failed and Dropped count events.
+// WebhookStats holds the state of one webhook. Sent, Failed and Dropped count events, each event once. An event counts
+// in Failed if the webhook rejected it, or if it was given up after RetryFor. An event counts in Dropped if it was the
+// oldest in a full queue, or if the program stopped and one more attempt failed or was not made.
 type WebhookStats struct {
 	Format  Format
 	Events  []Kind

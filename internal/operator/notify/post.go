@@ -98,7 +98,9 @@ func withoutURL(err error) error {
 	return errors.New("the answer is not one of HTTP")
 }
 
-// checkResponse returns the error of a response, or nil for a status of 2xx.
+// checkResponse decides by the status of a response whether the batch is sent again. It returns nil for 2xx: the
+// webhook accepted the batch. It returns an error that is retried for 408, 425, 429 and 5xx, with the pause for which
+// Retry-After asks, if it does, and a backoff.PermanentError, which is not retried, for every other status.
 func checkResponse(resp *http.Response, now time.Time) error {
 	code := resp.StatusCode
 	switch {

@@ -164,8 +164,9 @@ type Config struct {
 	// Lateness is how far a line may be behind later lines of its source by time and still be put in order; 0 means 10
 	// minutes. Lines that are further behind may be left out, and are counted as late.
 	Lateness time.Duration
-	// MaxKeys bounds the distinct keys, and the distinct clients, that are tracked; 0 means 1,000,000. Requests for
-	// other keys and by other clients are judged, but have no line of their own in the report.
+	// MaxKeys bounds the distinct keys of all logs together, and in the same way the distinct clients, that are tracked
+	// for the report; 0 means 1,000,000. Requests for other keys and by other clients are judged, but have no line of
+	// their own in the report.
 	MaxKeys int
 	// MaxBuffer bounds the bytes that are held to put lines in order; 0 means 256 MiB. If it is full, the oldest second
 	// is judged early, which the report counts.

@@ -10,7 +10,8 @@ import (
 )
 
 // Control frames of HTTP/2, such as PING and SETTINGS, cost work and carry no request. net/http and gRPC answer any
-// number of them.
+// number of them. Every received frame counts as one but HEADERS and DATA with content. CONTINUATION counts too,
+// because a client can send any number of them, even empty ones, after one HEADERS.
 const (
 	controlBurst = 1000
 	controlRate  = 10 // a second, beyond those excused by frames of requests and responses
@@ -22,6 +23,8 @@ const (
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
+// errFlood ends a connection that sent too many control frames, among which CONTINUATION counts, or that cancelled too
+// many requests at once.
 var errFlood = errors.New("listener: too many control frames without a request")
 
 // framedConn follows the frames of HTTP/2 in both directions, above TLS. It ends a connection that is flooded with

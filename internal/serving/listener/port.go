@@ -154,7 +154,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return ln, nil
 }
 
-// headerWithin bounds the wait for a header if the listener has no bound of its own.
+// headerWithin bounds the wait for the header of the PROXY protocol if the listener has no bound of its own.
 const headerWithin = 10 * time.Second
 
 // proxyHeaders reads the header of the PROXY protocol from the connections of trusted proxies. Their RemoteAddr is then
@@ -183,7 +183,7 @@ func (l *proxyHeaders) Accept() (net.Conn, error) {
 	}, nil
 }
 
-// headedConn is a connection that begins with a header.
+// headedConn is a connection that begins with a header of the PROXY protocol.
 type headedConn struct {
 	*proxyproto.Conn
 	owner *proxyHeaders

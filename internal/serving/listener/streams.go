@@ -122,7 +122,8 @@ func (s *streams) followReceived(f *frame) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.complete = f.flags&flagEndHeaders != 0
-		if f.kind == continuation || f.stream <= s.last { // a trailer
+		// CONTINUATION continues a header, and HEADERS of an earlier stream are its trailer. Neither begins a stream.
+		if f.kind == continuation || f.stream <= s.last {
 			return true
 		}
 		if s.ending || len(s.open) >= maxFollowed {

@@ -40,7 +40,9 @@ type fetchSetup struct {
 	backup *answer // served if the handler fails; may be nil
 	serve  *hottype.CachePolicy
 	vary   []string // the fields by which responses of the target differ so far
-	plain  bool     // it carries the fields of the key only
+	// plain is true if the fetch carries only the fields of the key, so that its response is for all clients of the
+	// variant. Other fetches also carry fields of the client for which they began (see firstFields).
+	plain bool
 	// The fields that the fetch carries, that the key may not have, and by which a response may differ.
 	asks []string
 	// upstream is PendingRequest.Upstream of the request that began the fetch. Only its leader sets it.
@@ -153,7 +155,8 @@ func (f *fetch) run(next http.Handler) {
 	returned = true
 }
 
-// finishResponse ends the fetch of a handler that has returned, or panicked with broken.
+// finishResponse ends a fetch because its handler has returned, or panicked with broken. It completes the response, or
+// finds that it is cut off, and calls finish.
 func (f *fetch) finishResponse(broken any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +190,8 @@ type outcome struct {
 	retryAt   time.Time // set if the limits denied the fetch
 }
 
-// finish ends the fetch: it stores the answer, or marks the variant. It needs mu.
+// finish ends a fetch whose response is complete, or broken: it chooses the result for the client, and the answer to be
+// stored or the reason why none is, and calls release, which applies that to the store. It needs mu.
 func (f *fetch) finish(broken any) {
 	now := f.now()
 	o := outcome{answer: f.answer}
@@ -229,8 +233,9 @@ func (f *fetch) releasePrior() {
 	}
 }
 
-// release takes the fetch out of its entry and ends the waiting of all requests, for good. If that has happened before,
-// it stores the answer of o, if there is one, as a late one. It needs mu.
+// release ends a fetch for its entry and for the requests that wait: it takes the fetch out of the entry, and ends the
+// waiting of all requests, for good. That may happen while the handler still runs (see releaseWaiters). If it has
+// happened before, release stores the answer of o, if there is one, as a late one. It needs mu.
 func (f *fetch) release(o outcome, now time.Time) {
 	switch {
 	case !f.released:
@@ -252,7 +257,8 @@ func (f *fetch) freshenPrior(now time.Time) *answer {
 	return a
 }
 
-// finishDenied ends a fetch that never began.
+// finishDenied ends a fetch that never began, because the limits of the key denied it. The entry is not fetched again
+// in the background before retry, which may be zero.
 func (f *fetch) finishDenied(retry time.Time, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,6 +17,7 @@ func (m *memory) retain() {
 	}
 }
 
+// release removes a user. When the last user is gone, the bytes no longer count. A nil *memory is not counted.
 func (m *memory) release() {
 	if m != nil && m.users.Add(-1) == 0 {
 		m.total.Add(-m.bytes)

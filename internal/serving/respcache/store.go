@@ -96,9 +96,14 @@ type found struct {
 	pass   bool    // the request has to go to the handler by itself
 }
 
-// find looks for a response, and makes a fetch if one is needed and none is running. partial is true if the request
-// asks for a part only: the part is cut from a stored whole response, but a whole response is not fetched for it. part
-// is the request's Range, to look for partial responses.
+// find looks for a response, decides whether it may be served, and makes a fetch if one is needed and none is running.
+// A fresh answer is served without a fetch, unless it is unsure. A stale answer is served at once, and so is an older
+// one that errors allow if the last fetch failed (entry.failing); a fetch in the background then brings a new one,
+// unless a fetch is running, the last one is too recent, or the request is partial. Another answer that errors allow is
+// the backup, which is served only if the handler fails.
+//
+// partial is true if the request asks for a part only: the part is cut from a stored whole response, but a whole
+// response is not fetched for it. part is the request's Range, to look for partial responses.
 func (s *store) find(r *http.Request, target []byte, v *verdict.Verdict, clock func() time.Time,
 	partial bool, part string) (f found) {
 	sh := s.shardOf(target)
@@ -132,6 +137,8 @@ func (s *store) find(r *http.Request, target []byte, v *verdict.Verdict, clock f
 			f.backup = a
 		}
 	}
+	// No client waits for the fetch of a stale answer, so it need not carry the fields of a client. After maxNotStored
+	// fetches that carried them and stored nothing, a fetch does without them.
 	plain := f.answer != nil || e.notStored >= maxNotStored
 	switch marked := f.answer == nil && f.backup == nil && isBackingOff(now, e.uncacheableUntil); {
 	case e.fetch != nil && !e.fetch.isAwaited():
@@ -171,7 +178,8 @@ func (sh *shard) findEntry(r *http.Request, target []byte, key hottype.Key, add 
 	return e
 }
 
-// finishFetch ends a fetch with its outcome for the entry. If the entry no longer has the fetch, it changes nothing.
+// finishFetch is the part of fetch.release that changes the store: it takes the fetch out of its entry, and applies the
+// outcome to the entry. If the entry no longer has the fetch, it changes nothing.
 func (s *store) finishFetch(f *fetch, o outcome, now time.Time) {
 	sh, e := f.shard, f.entry
 	sh.mu.Lock()

@@ -135,7 +135,11 @@ func (p *Publisher) publish(ctx context.Context, set report.HotSet) error {
 			return fmt.Errorf("%w: publisher %q: a later set of this process stands already", ErrFenced, p.cfg.ID)
 		case fenced:
 			p.recordLoss(a.epoch)
-			if a.epoch != 0 { // the set was judged before the loss of the id; the next one is not
+			// With an epoch, another process has taken the id. This process may have been frozen before it made this
+			// call, so that the set may be older than the set of that process, and is not sent again. The next call may
+			// claim the id, because its set is judged after this process has learned of the loss. Without an epoch, no
+			// process has the id, as when Redis has lost its data: it is claimed, and the set is sent again.
+			if a.epoch != 0 {
 				p.feed.counters.add(func(s *Stats) { s.Fenced++ })
 				return &StandbyError{ID: p.cfg.ID, Epoch: a.epoch}
 			}

@@ -14,12 +14,13 @@ import (
 	"github.com/hotparam/pipeline/internal/report"
 )
 
-// Codes of lua/publish_hot.lua.
+// Codes of lua/publish_hot.lua. Publish returns an ErrFenced for fenced and for late, because in both cases Redis
+// rejects the set so that it does not undo a newer one.
 const (
 	published = 1
-	fenced    = 0
-	late      = -1
-	gap       = -2
+	fenced    = 0  // the id does not belong to this process
+	late      = -1 // the id does, but a later call of this process was stored
+	gap       = -2 // the changes do not continue the stored version
 )
 
 // These constants bound the log of a large set: beyond them the set is written whole again, and the last changes are

@@ -120,10 +120,14 @@ func (l *Limiter) Windows() *Windows {
 	return w
 }
 
-// Fresh reports whether the sums of others are known for a subject: its shard answered within the last 400 ms, and an
-// exchange of all its sums ended within the last second. For 400 ms after the first decision that follows idleAfter
-// without any, both may be older by idleEvery, because nothing was known then, and the next exchange follows within
-// exchangeEvery.
+// Fresh reports whether the sums of others are known for a subject: its shard answered within the last 400 ms
+// (freshFor), and an exchange of all its sums ended within the last second (exchangedFor). It is called before each
+// Take, so it also records when decisions are made.
+//
+// After idleAfter without a decision, exchanges take place only every idleEvery. The first decision after that time
+// wakes them, and the next exchange follows within exchangeEvery. Until then the last one may be as old as idleEvery,
+// so that for 400 ms after this decision Fresh allows both times to be longer by idleEvery. That makes no sum older: a
+// process reads the sums of a subject only after a request for it, so the exchanges of an idle time read none.
 func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
 	shard, at := w.shardOf(s), now.Sub(w.born)
 	if last := time.Duration(w.decided.Load()); at-last > exchangeEvery {

@@ -9,6 +9,9 @@ import (
 	"github.com/IBM/sarama"
 )
 
+// This file has the batches that the reader skips because they are too large to read. Batches that brokers refuse, and
+// that the Producer therefore splits, are in sizes.go.
+
 // maxBatch is the maximum number of bytes that a batch of records may decompress to. It is checked before they are
 // allocated, because a batch within a broker's usual 1 MiB may hold gigabytes of zeros. Producers of counts write at
 // most 1 MiB.

@@ -70,8 +70,8 @@ type packer struct {
 type packed struct {
 	partition int32
 	data      []byte
-	pairs     int
-	requests  uint64
+	pairs     int       // number of counts in data
+	requests  uint64    // sum of these counts
 	at        time.Time // of its oldest batch
 }
 

@@ -8,6 +8,12 @@ import (
 	"github.com/IBM/sarama"
 )
 
+// This file has the batches and records that the Producer splits because brokers refuse them for their size. Batches
+// that the reader skips because they are too large to read are in oversized.go.
+//
+// A batch, in the sense of Kafka, has several records, and a record several pairs. A pair is one hottype.Count: a key
+// and a second, with its number of requests. It is the smallest part into which a record can be split.
+
 // sizes bounds the bytes that one call writes to a partition. The client puts the records of a call for one partition
 // into one batch, and brokers refuse a batch above the topic's max.message.bytes as a whole, so that a large record
 // takes the others with it. There is no bound until a batch is refused; then half of its size is the bound, again and
@@ -85,7 +91,8 @@ func (p *Producer) splitRefused(refused []packed) (again []packed) {
 		switch {
 		case alone(r):
 			p.dropped.Add(r.requests)
-			p.cfg.Log.Warn("kafka: the count of one key is larger than the topic's max.message.bytes and is dropped; raise it",
+			p.cfg.Log.Warn(
+				"kafka: the count of one key is larger than the topic's max.message.bytes and is dropped; raise it",
 				"topic", p.cfg.Topic, "partition", r.partition, "bytes", len(r.data))
 		case p.sizes.reduceBound(bytes[r.partition], p.cfg.Now()):
 			p.cfg.Log.Warn("kafka: the topic refuses a batch for its size: smaller ones are written; "+

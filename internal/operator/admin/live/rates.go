@@ -26,6 +26,8 @@ type instance struct {
 	speed    speed
 }
 
+// speed holds what one limiter decides, or several limiters together (see totalSpeed). Its numbers are per second, but
+// those of Hits are also totals since the start of the limiter, and Limiters is the number of limiters in the sums.
 type speed struct {
 	Allowed  float64
 	Denied   [report.NumReasons]float64
