@@ -152,7 +152,7 @@ func TestRows_HoldStillUnderThePointer(t *testing.T) {
 		click(t, ctx)
 		run(t, ctx, until("document.querySelector('#dialog').open"), says("#dialog-title", name),
 			until(fmt.Sprintf("document.querySelector('#f-key').value == %q", name)),
-			clickOn("#dialog-save"), says("#e-form", "; nothing was stored: set it again if it is meant"),
+			clickOn("#dialog-save"), says("#e-form", "; nothing was stored: set it again to confirm"),
 			clickOn("#dialog-save"), says("#toast", "Set "), says("#toast", name),
 			until("!document.querySelector('#dialog').open"))
 		// The focus is back in the list, which holds its rows until the new list is asked for.

@@ -50,8 +50,8 @@ func lineOfChange(c rules.Change, text []byte) auditLine {
 	return auditLine{c.At, c.Author, c.ID, c.Revision, c.Action, text}
 }
 
-// change reads the line again. Load has read it once, so it is a change.
-func (l auditLine) change() rules.Change {
+// decodeChange reads the line again. Load has read it once, so it is a change.
+func (l auditLine) decodeChange() rules.Change {
 	var c rules.Change
 	_ = json.Unmarshal(l.text, &c)
 	return c
@@ -85,7 +85,7 @@ func (a *auditLog) withRoom(l auditLine) auditLog {
 	if left.bytes+len(l.text) <= a.max {
 		return left
 	}
-	excess := left.excess(a.max - a.max/roomAfter - len(l.text))
+	excess := left.excessByAuthor(a.max - a.max/roomAfter - len(l.text))
 	kept := auditLog{max: a.max}
 	for _, old := range left.lines {
 		if excess[old.author] > 0 {
@@ -97,8 +97,8 @@ func (a *auditLog) withRoom(l auditLine) auditLog {
 	return kept
 }
 
-// excess returns the bytes that each author has to drop, so that all authors together keep at most most bytes.
-func (a *auditLog) excess(most int) map[string]int {
+// excessByAuthor returns the bytes that each author has to drop, so that all authors together keep at most most bytes.
+func (a *auditLog) excessByAuthor(most int) map[string]int {
 	bytes := map[string]int{}
 	for _, l := range a.lines {
 		bytes[l.author] += len(l.text)
@@ -111,7 +111,7 @@ func (a *auditLog) find(q rules.AuditQuery) []rules.Change {
 	out := []rules.Change{}
 	for i := len(a.lines) - 1; i >= 0 && len(out) < q.Limit; i-- {
 		if l := a.lines[i]; (q.ID == "" || l.id == q.ID) && (q.Before == 0 || l.revision < q.Before) {
-			out = append(out, l.change())
+			out = append(out, l.decodeChange())
 		}
 	}
 	return out
@@ -120,7 +120,7 @@ func (a *auditLog) find(q rules.AuditQuery) []rules.Change {
 // record appends a change to audit.jsonl. The caller holds mu.
 func (o *Overrides) record(l auditLine) error {
 	if o.torn || o.audit.isFull(l) {
-		return o.rewrite(l)
+		return o.rewriteAudit(l)
 	}
 	if err := o.disk.add(auditFile, l.text); err != nil {
 		o.torn = true // part of the line may be there
@@ -129,8 +129,8 @@ func (o *Overrides) record(l auditLine) error {
 	return nil
 }
 
-// rewrite replaces audit.jsonl by the kept changes and a line.
-func (o *Overrides) rewrite(l auditLine) error {
+// rewriteAudit replaces audit.jsonl by the kept changes and a line.
+func (o *Overrides) rewriteAudit(l auditLine) error {
 	kept := o.audit.withRoom(l)
 	var buf bytes.Buffer
 	for _, old := range kept.lines {
@@ -162,7 +162,7 @@ func readAudit(d disk) (log auditLog, torn bool, err error) {
 		var c rules.Change
 		if err := json.Unmarshal(line, &c); err != nil {
 			return log, false, fmt.Errorf("filestore: %s line %d is not a change: %w; delete the line, or move the "+
-				"file away to begin a new audit", d.path(auditFile), n, err)
+				"file away to begin a new audit", d.pathOf(auditFile), n, err)
 		}
 		log.add(lineOfChange(c, data[:len(line)+1]))
 		data = rest
@@ -182,22 +182,22 @@ func (a *auditLog) dropUncommitted(last *rules.Change) (dropped bool) {
 	return false
 }
 
-// missing describes the files or lines that were removed while the program did not run: overrides.json beside an audit,
-// or lines of the audit that overrides.json counts. It returns "" if nothing is missing.
-func missing(d disk, env envelope, log auditLog) string {
+// describeMissing describes the files or lines that were removed while the program did not run: overrides.json beside
+// an audit, or lines of the audit that overrides.json counts. It returns "" if nothing is missing.
+func describeMissing(d disk, env envelope, log auditLog) string {
 	n := len(log.lines)
 	switch {
 	case env.Version == 0 && n > 0:
 		return fmt.Sprintf("%s is missing, and %s has %d changes: the overrides that held are gone; put the file back, or "+
-			"set them again by the audit", d.path(overridesFile), auditFile, n)
+			"set them again by the audit", d.pathOf(overridesFile), auditFile, n)
 	case env.Version == 0:
 		return ""
 	case env.Last != nil && (n == 0 || !log.lines[n-1].isOf(env.Last)):
 		return fmt.Sprintf("%s does not end with the last change, of %s: the audit was cut or replaced, and the overrides "+
-			"hold all the same", d.path(auditFile), env.Last.At.Format(time.RFC3339))
+			"hold all the same", d.pathOf(auditFile), env.Last.At.Format(time.RFC3339))
 	case n < env.Changes:
 		return fmt.Sprintf("%s has %d changes, and %d were written: the audit was cut, and the overrides hold all the same",
-			d.path(auditFile), n, env.Changes)
+			d.pathOf(auditFile), n, env.Changes)
 	}
 	return ""
 }

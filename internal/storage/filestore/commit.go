@@ -10,9 +10,9 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// stamp returns the time of a change. It is later than the time of the last change, so that changes have an order even
-// if the clock stands still or runs backwards. The caller holds mu.
-func (o *Overrides) stamp() time.Time {
+// nextChangeTime returns the time of a change. It is later than the time of the last change, so that changes have an
+// order even if the clock stands still or runs backwards. The caller holds mu.
+func (o *Overrides) nextChangeTime() time.Time {
 	now := o.now().UTC().Truncate(time.Microsecond)
 	if last := o.last; last != nil && !now.After(last.At) {
 		now = last.At.Add(time.Microsecond)
@@ -86,8 +86,8 @@ func (o *Overrides) writeFile(live rules.LiveOverrides, last *rules.Change, chan
 	return o.file.replace(data)
 }
 
-// replay applies the changes in the journal. Each was recorded in the audit too.
-func (o *Overrides) replay(env *envelope, changes [][]byte) error {
+// applyJournal applies the changes in the journal. Each was recorded in the audit too.
+func (o *Overrides) applyJournal(env *envelope, changes [][]byte) error {
 	for _, text := range changes {
 		var c rules.Change
 		err := json.Unmarshal(text, &c)
@@ -96,8 +96,8 @@ func (o *Overrides) replay(env *envelope, changes [][]byte) error {
 		}
 		if err != nil {
 			return fmt.Errorf("filestore: %s has a change of %q that cannot be used: %w; move it away to start with the "+
-				"overrides of %s (%s lists the changes since)", o.disk.path(overridesJournal), c.ID, err, overridesFile,
-				auditFile)
+				"overrides of %s (%s lists the changes since)", o.disk.pathOf(overridesJournal), c.ID, err,
+				overridesFile, auditFile)
 		}
 		o.entries, o.bytes = o.apply(&c)
 		env.Last = &c

@@ -104,10 +104,10 @@ func (c *OverridesCopy) Load() (revision int64, entries map[string]string) {
 	if !slices.Equal(s.Of, c.of) {
 		c.file.stale = true // the next Save replaces it
 		c.log.Warn("filestore: the copy of the overrides is of another namespace or Redis; it is not used", "file",
-			c.file.disk.path(copyFile), "of", s.Of)
+			c.file.disk.pathOf(copyFile), "of", s.Of)
 		return 0, nil
 	}
-	s.replay(j.changes)
+	s.applyJournal(j.changes)
 	c.reportJournal(j, s.Revision)
 	c.revision, c.entries, c.bytes = s.Revision, persistent.Map[string]{}, 0
 	for id, text := range s.Entries {
@@ -119,13 +119,13 @@ func (c *OverridesCopy) Load() (revision int64, entries map[string]string) {
 // setAside renames a damaged file. The next Save replaces it.
 func (c *OverridesCopy) setAside(name, use string, err error) {
 	c.file.stale = true
-	path := c.file.disk.path(name)
+	path := c.file.disk.pathOf(name)
 	c.log.Warn("filestore: the copy of the overrides is damaged; it is set aside, and "+use, "file", path+".damaged",
 		"err", err, "rename", os.Rename(path, path+".damaged"))
 }
 
-// replay applies the changes in the journal. Their checksums are right, so Save wrote them.
-func (s *sharedCopy) replay(changes [][]byte) {
+// applyJournal applies the changes in the journal. Their checksums are right, so Save wrote them.
+func (s *sharedCopy) applyJournal(changes [][]byte) {
 	for _, text := range changes {
 		var change copyChange
 		_ = json.Unmarshal(text, &change)
@@ -148,8 +148,8 @@ func (c *OverridesCopy) reportJournal(j journal, revision int64) {
 	}
 	if later > 0 || j.torn {
 		c.log.Warn("filestore: changes in the journal of the overrides' copy are not used, because the copy was edited or "+
-			"replaced, or the process ended while it wrote the last one", "file", c.file.disk.path(copyJournal), "later", later,
-			"incomplete", j.torn)
+			"replaced, or the process ended while it wrote the last one", "file", c.file.disk.pathOf(copyJournal),
+			"later", later, "incomplete", j.torn)
 	}
 }
 
@@ -223,7 +223,7 @@ func NewRulesCopy(dir, namespace string) *RulesCopy {
 	return &RulesCopy{dirDisk(dir), "rules." + namespace + ".json"}
 }
 
-func (c *RulesCopy) Path() string { return c.dir.path(c.name) }
+func (c *RulesCopy) Path() string { return c.dir.pathOf(c.name) }
 
 // Save replaces the copy, and makes the directory if it does not exist.
 func (c *RulesCopy) Save(s *rules.Stored) error {

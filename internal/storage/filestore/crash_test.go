@@ -158,7 +158,7 @@ func TestTornFilesOnTheRealDisk(t *testing.T) {
 	f := dirDisk(dir)
 	for name, torn := range map[string]string{overridesFile + tempSuffix: `{"version": 1, "overr`,
 		auditFile + tempSuffix: "{"} {
-		if err := os.WriteFile(f.path(name), []byte(torn), 0o600); err != nil {
+		if err := os.WriteFile(f.pathOf(name), []byte(torn), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,7 +179,7 @@ func TestTornFilesOnTheRealDisk(t *testing.T) {
 	if err != nil || len(left) != 3 {
 		t.Errorf("%v, %v", left, err)
 	}
-	text, err := os.ReadFile(f.path(auditFile))
+	text, err := os.ReadFile(f.pathOf(auditFile))
 	if err != nil || bytes.Count(text, []byte("\n")) != 2 || bytes.Contains(text, []byte(`"2026-{`)) {
 		t.Errorf("%s, %v", text, err)
 	}

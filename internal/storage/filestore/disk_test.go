@@ -26,7 +26,7 @@ type ram struct {
 
 func newRAM() *ram { return &ram{files: map[string][]byte{}} }
 
-func (r *ram) path(name string) string { return "DIR/" + name }
+func (r *ram) pathOf(name string) string { return "DIR/" + name }
 
 func (r *ram) read(name string) ([]byte, error) {
 	data, ok := r.files[name]
@@ -68,8 +68,8 @@ func (r *ram) add(name string, data []byte) error {
 	return err
 }
 
-// cut is one of the writes that can fail. It is done entirely or not at all.
-func (r *ram) cut(name string, size int) error {
+// truncate is one of the writes that can fail. It is done entirely or not at all.
+func (r *ram) truncate(name string, size int) error {
 	if _, err := r.write(nil); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (r *ram) cut(name string, size int) error {
 	return nil
 }
 
-func (r *ram) sweep() error {
+func (r *ram) removeTempFiles() error {
 	maps.DeleteFunc(r.files, func(name string, _ []byte) bool { return strings.HasSuffix(name, tempSuffix) })
 	return nil
 }

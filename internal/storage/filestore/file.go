@@ -101,7 +101,7 @@ func readEnvelope(f *journaledFile) (envelope, journal, error) {
 	}
 	var env envelope
 	if err := json.Unmarshal(data, &env); err != nil {
-		return envelope{}, j, damaged(f.disk, lineOf(data, err), err)
+		return envelope{}, j, damagedError(f.disk, lineOf(data, err), err)
 	}
 	return env, j, env.check(f.disk)
 }
@@ -109,28 +109,28 @@ func readEnvelope(f *journaledFile) (envelope, journal, error) {
 func (env envelope) check(d disk) error {
 	if env.Version > formatVersion {
 		return fmt.Errorf("filestore: %s has version %d and this program knows %d: start the newer program that wrote it",
-			d.path(overridesFile), env.Version, formatVersion)
+			d.pathOf(overridesFile), env.Version, formatVersion)
 	}
 	if env.Version < 1 || env.Overrides == nil {
-		return damaged(d, "", errors.New(`"version" or "overrides" is missing`))
+		return damagedError(d, "", errors.New(`"version" or "overrides" is missing`))
 	}
 	seen := map[string]bool{}
 	for i, o := range env.Overrides {
 		where := fmt.Sprintf(" override %d (%q)", i+1, o.ID)
 		if o.ID == "" || seen[o.ID] {
-			return damaged(d, where, errors.New("its id is missing or is set twice"))
+			return damagedError(d, where, errors.New("its id is missing or is set twice"))
 		}
 		seen[o.ID] = true
 		if err := o.Validate(); err != nil {
-			return damaged(d, where, err)
+			return damagedError(d, where, err)
 		}
 	}
 	return nil
 }
 
-func damaged(d disk, where string, err error) error {
+func damagedError(d disk, where string, err error) error {
 	return fmt.Errorf("filestore: %s%s cannot be used: %w; fix it, or move it away to start without overrides "+
-		"(%s lists what they were)", d.path(overridesFile), where, err, auditFile)
+		"(%s lists what they were)", d.pathOf(overridesFile), where, err, auditFile)
 }
 
 func lineOf(data []byte, err error) string {
@@ -148,35 +148,35 @@ func lineOf(data []byte, err error) string {
 
 // disk is the part of a directory that the store needs. Errors name the file.
 type disk interface {
-	path(name string) string
+	pathOf(name string) string
 	// read returns a whole file, or fs.ErrNotExist.
 	read(name string) ([]byte, error)
 	// replace replaces a file by data: entirely or, after a crash, not at all.
 	replace(name string, data []byte) error
 	// add appends data to a file.
 	add(name string, data []byte) error
-	// cut makes a file as short as size, or removes it if size is 0. It does not wait for the disk.
-	cut(name string, size int) error
-	// sweep removes the temporary files that a crash left.
-	sweep() error
+	// truncate makes a file as short as size, or removes it if size is 0. It does not wait for the disk.
+	truncate(name string, size int) error
+	// removeTempFiles removes the temporary files that a crash left.
+	removeTempFiles() error
 }
 
 // noDisk stores nothing.
 type noDisk struct{}
 
-func (noDisk) path(name string) string      { return name }
+func (noDisk) pathOf(name string) string    { return name }
 func (noDisk) read(string) ([]byte, error)  { return nil, fs.ErrNotExist }
 func (noDisk) replace(string, []byte) error { return nil }
 func (noDisk) add(string, []byte) error     { return nil }
-func (noDisk) cut(string, int) error        { return nil }
-func (noDisk) sweep() error                 { return nil }
+func (noDisk) truncate(string, int) error   { return nil }
+func (noDisk) removeTempFiles() error       { return nil }
 
 type dirDisk string
 
-func (f dirDisk) path(name string) string { return filepath.Join(string(f), name) }
+func (f dirDisk) pathOf(name string) string { return filepath.Join(string(f), name) }
 
 func (f dirDisk) read(name string) ([]byte, error) {
-	file, err := os.Open(f.path(name))
+	file, err := os.Open(f.pathOf(name))
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
@@ -187,7 +187,7 @@ func (f dirDisk) read(name string) ([]byte, error) {
 	}
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("filestore: %s is over %d bytes: it was not written by this program; move it away",
-			f.path(name), maxFile)
+			f.pathOf(name), maxFile)
 	}
 	return data, nil
 }
@@ -198,16 +198,16 @@ func (f dirDisk) replace(name string, data []byte) error {
 
 // replaceBy replaces a file through the temporary file tempName.
 func (f dirDisk) replaceBy(tempName, name string, data []byte) error {
-	temp := f.path(tempName)
+	temp := f.pathOf(tempName)
 	err := writeSynced(temp, os.O_TRUNC, data)
 	if err == nil {
-		err = os.Rename(temp, f.path(name))
+		err = os.Rename(temp, f.pathOf(name))
 	}
 	if err == nil {
 		err = f.sync()
 	}
 	if err != nil {
-		return fmt.Errorf("filestore: %s was not written: %w", f.path(name), err)
+		return fmt.Errorf("filestore: %s was not written: %w", f.pathOf(name), err)
 	}
 	return nil
 }
@@ -225,23 +225,23 @@ func (f dirDisk) sync() error {
 }
 
 func (f dirDisk) add(name string, data []byte) error {
-	_, found := os.Stat(f.path(name))
-	err := writeSynced(f.path(name), os.O_APPEND, data)
+	_, found := os.Stat(f.pathOf(name))
+	err := writeSynced(f.pathOf(name), os.O_APPEND, data)
 	if err == nil && errors.Is(found, fs.ErrNotExist) {
 		err = f.sync()
 	}
 	if err != nil {
-		return fmt.Errorf("filestore: %s was not written: %w", f.path(name), err)
+		return fmt.Errorf("filestore: %s was not written: %w", f.pathOf(name), err)
 	}
 	return nil
 }
 
-func (f dirDisk) cut(name string, size int) error {
+func (f dirDisk) truncate(name string, size int) error {
 	cut := os.Remove
 	if size > 0 {
 		cut = func(path string) error { return os.Truncate(path, int64(size)) }
 	}
-	if err := cut(f.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := cut(f.pathOf(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("filestore: %w", err)
 	}
 	return nil
@@ -259,9 +259,9 @@ func writeSynced(path string, flag int, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-func (f dirDisk) sweep() error {
+func (f dirDisk) removeTempFiles() error {
 	for _, name := range []string{overridesFile, auditFile} {
-		if err := os.Remove(f.path(name + tempSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(f.pathOf(name + tempSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("filestore: %w", err)
 		}
 	}

@@ -80,7 +80,7 @@ func (f *journaledFile) read() (data []byte, j journal, err error) {
 	j, damaged := parseJournal(text, f.generation)
 	f.stale = j.torn || len(j.foreign) > 0 || damaged > 0
 	if damaged > 0 {
-		return data, j, &damagedLine{f.disk.path(f.journal), damaged}
+		return data, j, &damagedLine{f.disk.pathOf(f.journal), damaged}
 	}
 	return data, j, noFile
 }
@@ -102,7 +102,7 @@ func (f *journaledFile) add(change []byte) error {
 	if err := f.disk.add(f.journal, line); err != nil {
 		// A part of the line may be there, or all of it. Cutting it off is best effort: while it is there, a restart
 		// may take the change that failed for one that was made.
-		_ = f.disk.cut(f.journal, f.bytes)
+		_ = f.disk.truncate(f.journal, f.bytes)
 		f.stale = true
 		return err
 	}
@@ -119,7 +119,7 @@ func (f *journaledFile) replace(data []byte) error {
 	f.generation, f.size = generationOf(data), len(data)
 	// The file holds everything, so a journal that cannot be removed is no error of the change: its lines are of
 	// another generation, and the next change tries again.
-	f.stale = f.disk.cut(f.journal, 0) != nil
+	f.stale = f.disk.truncate(f.journal, 0) != nil
 	if !f.stale {
 		f.bytes = 0
 	}

@@ -340,7 +340,7 @@ func TestCopy_DamagedJournalIsSetAside(t *testing.T) {
 	if err := c.lock.Close(); err != nil { // the process was killed
 		t.Fatal(err)
 	}
-	if err := writeSynced(dirDisk(dir).path(copyJournal), 0, text); err != nil {
+	if err := writeSynced(dirDisk(dir).pathOf(copyJournal), 0, text); err != nil {
 		t.Fatal(err)
 	}
 	c = open()

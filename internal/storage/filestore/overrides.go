@@ -68,7 +68,7 @@ func InMemory() *Overrides {
 }
 
 func load(d disk, now func() time.Time) (*Overrides, error) {
-	if err := d.sweep(); err != nil {
+	if err := d.removeTempFiles(); err != nil {
 		return nil, err
 	}
 	o := &Overrides{disk: d, now: now, max: maxFile, file: newJournaledFile(d, overridesFile, overridesJournal)}
@@ -80,7 +80,7 @@ func load(d disk, now func() time.Time) (*Overrides, error) {
 	for _, e := range o.entries.All() {
 		o.bytes += overrideBytes(&e)
 	}
-	if err := o.replay(&env, j.changes); err != nil {
+	if err := o.applyJournal(&env, j.changes); err != nil {
 		return nil, err
 	}
 	audit, torn, err := readAudit(d)
@@ -89,20 +89,20 @@ func load(d disk, now func() time.Time) (*Overrides, error) {
 	}
 	ignored := countLater(j.foreign, env.Last)
 	o.torn = torn || ignored == 0 && audit.dropUncommitted(env.Last)
-	o.audit, o.last, o.missing = audit, env.Last, missing(d, env, audit)
+	o.audit, o.last, o.missing = audit, env.Last, describeMissing(d, env, audit)
 	if o.missing != "" {
 		o.file.generation = "" // the next change writes the number of lines that are left
 	}
 	switch {
 	case ignored > 0 && (env.Version > 0 || o.missing == ""):
 		o.missing = fmt.Sprintf("%s was edited, replaced or removed after the process was killed, and holds as it is now: "+
-			"%d later changes in %s do not; set them again, by %s", d.path(overridesFile), ignored, overridesJournal, auditFile)
+			"%d later changes in %s do not; set them again, by %s", d.pathOf(overridesFile), ignored, overridesJournal, auditFile)
 	case j.torn && o.missing == "":
 		o.missing = fmt.Sprintf("the last line of %s is incomplete, because the process ended before it answered: the "+
-			"change does not hold", d.path(overridesJournal))
+			"change does not hold", d.pathOf(overridesJournal))
 	}
 	if n := len(audit.lines); n > 0 && (o.last == nil || audit.lines[n-1].at.After(o.last.At)) {
-		o.last = new(audit.lines[n-1].change())
+		o.last = new(audit.lines[n-1].decodeChange())
 	}
 	return o, nil
 }
@@ -162,7 +162,7 @@ func (o *Overrides) PutIf(_ context.Context, e rules.Override, version int64) (r
 	e.ID = cmp.Or(e.ID, e.DefaultID())
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	e.Created = o.stamp()
+	e.Created = o.nextChangeTime()
 	if err := e.Validate(); err != nil {
 		return rules.Change{}, fmt.Errorf("filestore: %w", err)
 	}
@@ -197,14 +197,15 @@ func (o *Overrides) DeleteIf(_ context.Context, id, author string, version int64
 	if err := rules.CheckVersion(&before, version); err != nil {
 		return rules.Change{}, fmt.Errorf("filestore: override %q: %w", id, err)
 	}
-	return o.commit(rules.Change{At: o.stamp(), Author: author, Action: rules.ChangeDelete, ID: id, Before: &before})
+	at := o.nextChangeTime()
+	return o.commit(rules.Change{At: at, Author: author, Action: rules.ChangeDelete, ID: id, Before: &before})
 }
 
 // Record adds a change to the audit that changes no override.
 func (o *Overrides) Record(_ context.Context, c rules.Change) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c.At = o.stamp()
+	c.At = o.nextChangeTime()
 	_, err := o.commit(c)
 	return err
 }

@@ -47,7 +47,7 @@ func (s *Service) raiseWarnings(o rules.Override) []string {
 // lists are the lists of the page from which a person takes the target of an override.
 var lists = map[string]string{
 	"hot": "is no longer hot", "loop": "is no longer the heaviest client of a loop",
-	"denied": "is not among the denied clients any more", "heaviest": "is not among the heaviest clients any more",
+	"denied": "is no longer among the denied clients", "heaviest": "is no longer among the heaviest clients",
 }
 
 // checkRow returns a problem if the request names the list of the page from which its target was taken, and the target
