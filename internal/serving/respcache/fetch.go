@@ -40,9 +40,7 @@ type fetchSetup struct {
 	backup *answer // served if the handler fails; may be nil
 	serve  *hottype.CachePolicy
 	vary   []string // the fields by which responses of the target differ so far
-	// plain is true if the fetch carries only the fields of the key, so that its response is for all clients of the
-	// variant. Other fetches also carry fields of the client for which they began (see firstFields).
-	plain bool
+	plain  bool     // it carries the fields of the key only, so its response is for all clients of the variant
 	// The fields that the fetch carries, that the key may not have, and by which a response may differ.
 	asks []string
 	// upstream is PendingRequest.Upstream of the request that began the fetch. Only its leader sets it.
@@ -155,8 +153,7 @@ func (f *fetch) run(next http.Handler) {
 	returned = true
 }
 
-// finishResponse ends a fetch because its handler has returned, or panicked with broken. It completes the response, or
-// finds that it is cut off, and calls finish.
+// finishResponse ends a fetch whose handler has returned, or panicked with broken, and calls finish.
 func (f *fetch) finishResponse(broken any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,9 +230,8 @@ func (f *fetch) releasePrior() {
 	}
 }
 
-// release ends a fetch for its entry and for the requests that wait: it takes the fetch out of the entry, and ends the
-// waiting of all requests, for good. That may happen while the handler still runs (see releaseWaiters). If it has
-// happened before, release stores the answer of o, if there is one, as a late one. It needs mu.
+// release takes the fetch out of its entry and ends the waiting of all requests, for good. If that has happened before,
+// it stores the answer of o, if there is one, as a late one. It needs mu.
 func (f *fetch) release(o outcome, now time.Time) {
 	switch {
 	case !f.released:
@@ -257,8 +253,7 @@ func (f *fetch) freshenPrior(now time.Time) *answer {
 	return a
 }
 
-// finishDenied ends a fetch that never began, because the limits of the key denied it. The entry is not fetched again
-// in the background before retry, which may be zero.
+// finishDenied ends a fetch that never began, because the limits of the key denied it.
 func (f *fetch) finishDenied(retry time.Time, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
