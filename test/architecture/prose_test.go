@@ -17,7 +17,7 @@ import (
 type construction struct {
 	name string
 	form *regexp.Regexp
-	// before and after are texts beside which the form is good English; nil: none are.
+	// before and after match the texts beside which the form is good English, or are nil.
 	before, after *regexp.Regexp
 }
 
@@ -64,7 +64,7 @@ var constructions = []construction{
 // fieldForms are forms that are good English of a field or a constant: it is no function that could report.
 var fieldForms = regexp.MustCompile(`^\w+ (?:is|was) (?:when|whether|how (?:long|often|many|much|far)|where) `)
 
-// constructionsIn returns the names of the constructions in a text. ofFunc says that the text describes a function.
+// constructionsIn returns the names of the constructions in a text. ofFunc is true if the text describes a function.
 func constructionsIn(text string, ofFunc bool) (found []string) {
 	for i := range constructions {
 		c := &constructions[i]
@@ -82,7 +82,7 @@ func constructionsIn(text string, ofFunc bool) (found []string) {
 	return found
 }
 
-// tallied is how many texts of a kind were read, and those that a measure found, each with its place.
+// tallied holds the number of texts of a kind that were read, and the texts that a measure found, with their places.
 type tallied struct {
 	n    int
 	hits []string
@@ -343,7 +343,7 @@ const (
 	// proseRoom is the number of texts from which on a folder is measured by itself.
 	proseRoom = 40
 	// proseOfRoom is how many times the limit of the tree a folder may have.
-	proseOfRoom = 5
+	proseOfRoom = 2
 )
 
 // Comments, names, tests and documents read as those of the standard library and of well-kept Go projects do: whole

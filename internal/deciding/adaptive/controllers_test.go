@@ -73,7 +73,7 @@ func TestControllers(t *testing.T) {
 	}
 }
 
-// Two hot keys have twice the range of one.
+// Two hot keys have twice the range of a single key.
 func TestRangeFollowsTheHotKeys(t *testing.T) {
 	t.Parallel()
 	set := parse(t)

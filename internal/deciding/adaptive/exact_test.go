@@ -217,7 +217,7 @@ func TestControllersBeginAnew(t *testing.T) {
 	}
 }
 
-// Without hot keys, the range is that of the rule with the greatest maximum; with hot keys, it is the sum of theirs.
+// Without hot keys, the range is the range of the rule with the greatest maximum; with hot keys, the sum of theirs.
 func TestRangeWithoutHotKeys(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte(`
