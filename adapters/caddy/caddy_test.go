@@ -216,12 +216,12 @@ func TestHandler_RejectsWrongSettings(t *testing.T) {
 	s.write("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: fast}}]\n")
 	for lines, want := range map[string]string{
 		"\thotparam now":                                      "wrong argument count",
-		"\thotparam {\n\t\tlimit 5\n\t}":                      "want rules, redis",
+		"\thotparam {\n\t\tlimit 5\n\t}":                      "must be rules, redis",
 		"\thotparam {\n\t\tbudget 20\n\t}":                    "budget",
 		"\thotparam {\n\t\trules /nowhere.yaml\n\t}":          "/nowhere.yaml",
 		"\thotparam {\n\t\trules " + s.rules + "\n\t}":        "rules.yaml:1: rules[0].hot.rate",
 		"\thotparam {\n\t\tredis redis://127.0.0.1:6379\n\t}": "StatsD",
-		"\thotparam {\n\t\tredis http://x:secret@y\n\t}":      "want redis://",
+		"\thotparam {\n\t\tredis http://x:secret@y\n\t}":      "must be redis://",
 	} {
 		config, err := adapt(fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n}\n:%s {\n%s\n}\n", s.port, lines))
 		if err == nil {
