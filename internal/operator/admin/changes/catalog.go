@@ -16,21 +16,21 @@ import (
 // Catalog holds the overrides of the file and the live overrides as they were at one time, with the indexes that routes
 // and page need. It is immutable. [Catalogs] makes it.
 type Catalog struct {
-	// Live holds the live overrides. Some may have ended; the other fields have none of these.
+	// Live holds the live overrides. Some may have ended; the other fields leave these out.
 	Live rules.LiveOverrides
 	// Index finds the override that decides.
 	Index *rules.Overrides
 	file  []rules.Override
 	now   time.Time
-	// newest holds the live overrides, newest first, and ends those that have an end, the next end first.
+	// newest holds the live overrides, newest first, and ends holds the live overrides with an end, the next end first.
 	newest, ends persistent.List[*rules.Override]
 	// targets holds the live overrides of each target by ID. Its keys are the texts of the targets.
 	targets persistent.Map[[]*rules.Override]
 }
 
-// Catalogs makes a [Catalog] of each state of the overrides. A catalog costs what differs from the last one, whatever
-// the number of overrides, unless the rules were replaced. The zero value is ready. Any number of goroutines may share
-// it.
+// Catalogs makes a [Catalog] of each state of the overrides. The cost of a catalog grows with its differences from the
+// last one, not with the number of overrides, unless the rules were replaced. The zero value is ready. Any number of
+// goroutines may share it.
 type Catalogs struct {
 	mu    sync.Mutex // guards the fields below
 	set   *rules.Set
@@ -196,7 +196,7 @@ func (c *Catalog) isReplaced(o *rules.Override) bool {
 	})
 }
 
-// viewWithID returns the view of the override with an ID, or nil if First has none.
+// viewWithID returns the view of the override with an ID, or nil if First does not list one.
 func (c *Catalog) viewWithID(id string) *View {
 	if o := c.liveWithID(id); o != nil {
 		return new(Viewed(*o, SourceLive, c.now))
