@@ -20,6 +20,9 @@ type Request struct {
 	Address netip.Addr
 	// Header may be nil; http.Header satisfies it.
 	Header Header
+	// FromProxy is true if a trusted proxy or a gateway has sent the request, so that its fields are not the client's
+	// own word. A class by a field counts in the priority of a limit only then.
+	FromProxy bool
 	// Cost is the amount that the request takes from its limits; 0 means 1.
 	Cost int64
 	// ParamsUnknown is true if the query is not known yet, as when a stream opens. The request is judged, but it is not

@@ -37,8 +37,11 @@ type Verdict struct {
 	// requests instead of denying them.
 	Wait time.Duration
 	Mode Mode
-	// Class is the class of the request by its headers ("crawler"), or "" if it has no class.
+	// Class is the class of the request ("crawler"), or "" if it has no class.
 	Class string
+	// Pass is the visitor pass for a denied client that has none, "NAME=VALUE" of a cookie, or "". Whoever answers the
+	// client sets the cookie on the denial.
+	Pass string
 }
 
 // JudgedRequest holds the verdict on a request and its client.
