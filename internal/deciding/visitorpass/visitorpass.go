@@ -1,0 +1,272 @@
+// Package visitorpass makes and recognises passes: signed cookies by which a limiter knows a client again without
+// keeping anything about it.
+//
+// A visitor pass comes with a denial, and says since when its holder has had it. A client that returns it keeps cookies
+// and has waited, as browsers do and most crawlers do not. It holds the second of its issue and a signature
+// (HMAC-SHA256) over that second, the network of the client (/24 or /48) and the namespace. Nothing in it is random, so
+// all clients of a network that are denied in the same second get the same pass, and it identifies nobody. It is
+// recognised for Life, from its own network only.
+//
+// A class pass names a class that an upstream has granted to its holder. Its signature covers the name, but no network,
+// because people change networks, and it is recognised for ClassLife only.
+//
+// All limiters of a namespace have the same secret for each day. The secret of the day on which a pass was issued signs
+// it, so that a secret is of no use two days later. This package neither makes nor stores secrets: SetSecret hands them
+// in. It reads no clock.
+package visitorpass
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"hash"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// Life is the time for which a visitor pass is recognised, and ClassLife the time for which a class pass is.
+	Life, ClassLife = 24 * time.Hour, time.Hour
+	// maxAhead is the maximum by which the clock of the limiter that issued a pass may be ahead.
+	maxAhead = 2 * time.Second
+	// maxDays is the number of days whose secrets are kept: passes of two days are valid at a time, and the secret of
+	// the next day is known before that day begins.
+	maxDays = 3
+	// maxClass is the maximum length of the name of a class.
+	maxClass = 128
+
+	secondSize, signatureSize = 4, 16
+	// encodedSize is the length of a second and a signature in base64.
+	encodedSize = ((secondSize+signatureSize)*8 + 5) / 6
+)
+
+// The purposes of a signature, so that a pass of one kind is never valid as another.
+const (
+	purposeVisit = 'v'
+	purposeClass = 'c'
+)
+
+// encoding is strict so that each pass has one spelling.
+var encoding = base64.RawURLEncoding.Strict()
+
+// Secret signs the passes of one day.
+type Secret [32]byte
+
+// String hides the secret from logs.
+func (Secret) String() string { return "(secret)" }
+
+// Day returns the number of the day of a time, which is the day whose secret signs the passes issued at that time.
+func Day(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
+
+// Passes issues and recognises the passes of a namespace. Any number of goroutines may use it. A nil Passes, and one
+// without secrets, issues and recognises no pass.
+type Passes struct {
+	namespace string
+
+	mu   sync.Mutex // guards changes of days
+	days atomic.Pointer[[]day]
+}
+
+// day holds the signers of one day, the newest first. It is immutable.
+type day struct {
+	number  int64
+	signers []*signer // one or two
+}
+
+// New returns Passes without secrets.
+func New(namespace string) *Passes {
+	p := &Passes{namespace: namespace}
+	p.days.Store(new([]day))
+	return p
+}
+
+// SetSecret makes a secret the one that signs the passes of a day, whose number Day returns. The day's former secret is
+// still accepted, so that passes survive a store of secrets that has lost them. Secrets of old days are forgotten.
+func (p *Passes) SetSecret(number int64, s Secret) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	signers := p.signersOf(number)
+	if len(signers) > 0 && signers[0].secret == s {
+		return
+	}
+	changed := day{number: number, signers: append([]*signer{newSigner(s)}, signers[:min(len(signers), 1)]...)}
+	days := append([]day{changed}, slices.DeleteFunc(slices.Clone(*p.days.Load()), func(d day) bool {
+		return d.number == number
+	})...)
+	slices.SortFunc(days, func(a, b day) int { return cmp.Compare(b.number, a.number) })
+	days = days[:min(len(days), maxDays)]
+	p.days.Store(&days)
+}
+
+// HasSecret reports whether passes can be issued on a day.
+func (p *Passes) HasSecret(number int64) bool { return p != nil && len(p.signersOf(number)) > 0 }
+
+func (p *Passes) signersOf(number int64) []*signer {
+	for _, d := range *p.days.Load() {
+		if d.number == number {
+			return d.signers
+		}
+	}
+	return nil
+}
+
+// Issue returns a new visitor pass of a client as "NAME=VALUE" of a cookie, or "" if there is no secret for the day or
+// the address is not valid. The name ends in a hash of the client's network, so that a client that changes between IPv4
+// and IPv6 keeps a pass for both.
+func (p *Passes) Issue(now time.Time, client netip.Addr) string {
+	n, ok := networkOf(client)
+	if !ok {
+		return ""
+	}
+	name := n.cookie()
+	return p.issue(now, purposeVisit, string(name[:]), string(n[:]))
+}
+
+// Age returns the time since the issue of the client's own visitor pass, rounded up to the second in which the pass was
+// issued. It returns false if cookies hold no such pass that is still recognised. Lines of a Cookie field are joined by
+// "; ". The work is bounded: it verifies one cookie of each spelling of the name, with and without "__Host-".
+func (p *Passes) Age(now time.Time, cookies string, client netip.Addr) (time.Duration, bool) {
+	n, ok := networkOf(client)
+	if p == nil || !ok {
+		return 0, false
+	}
+	name := n.cookie()
+	for _, value := range findCookies(cookies, string(name[:])) {
+		if age, ok := p.verify(now, Life, purposeVisit, string(n[:]), value); ok {
+			return age, true
+		}
+	}
+	return 0, false
+}
+
+// Grant returns a new pass of a class as "NAME=VALUE" of a cookie, or "" if there is no secret for the day. Names of
+// classes have the form [a-z][a-z0-9_-]*.
+func (p *Passes) Grant(now time.Time, class string) string {
+	if class == "" || len(class) > maxClass {
+		return ""
+	}
+	return p.issue(now, purposeClass, classCookie+class+".", class)
+}
+
+// Granted returns the class of the class pass in cookies, and reports whether there is one that is still recognised.
+// Cookies are read as by Age.
+func (p *Passes) Granted(now time.Time, cookies string) (class string, ok bool) {
+	if p == nil {
+		return "", false
+	}
+	for _, value := range findCookies(cookies, classCookie) {
+		class, signature, _ := strings.Cut(value, ".")
+		if class == "" || len(class) > maxClass {
+			continue
+		}
+		if _, ok := p.verify(now, ClassLife, purposeClass, class, signature); ok {
+			return class, true
+		}
+	}
+	return "", false
+}
+
+// issue returns prefix and the signed second of now.
+func (p *Passes) issue(now time.Time, purpose byte, prefix, subject string) string {
+	if !p.HasSecret(Day(now)) {
+		return ""
+	}
+	var signed [secondSize + signatureSize]byte
+	binary.BigEndian.PutUint32(signed[:], uint32(now.Unix()))
+	signature := p.signersOf(Day(now))[0].sign(purpose, signed[:secondSize], subject, p.namespace)
+	copy(signed[secondSize:], signature[:])
+	var text [encodedSize]byte
+	encoding.Encode(text[:], signed[:])
+	return prefix + string(text[:])
+}
+
+// verify returns the age of the signed second in value. It computes a signature only if everything else is right.
+func (p *Passes) verify(now time.Time, life time.Duration, purpose byte, subject, value string) (time.Duration, bool) {
+	var signed [secondSize + signatureSize]byte
+	if len(value) != encodedSize {
+		return 0, false
+	}
+	if n, err := encoding.Decode(signed[:], []byte(value)); n != len(signed) || err != nil {
+		return 0, false
+	}
+	issued := time.Unix(int64(binary.BigEndian.Uint32(signed[:])), 0)
+	age := now.Sub(issued)
+	if age < -maxAhead || age >= life {
+		return 0, false
+	}
+	for _, s := range p.signersOf(Day(issued)) {
+		signature := s.sign(purpose, signed[:secondSize], subject, p.namespace)
+		if hmac.Equal(signature[:], signed[secondSize:]) {
+			return max(age, 0), true
+		}
+	}
+	return 0, false
+}
+
+// signer signs with one secret.
+type signer struct {
+	secret Secret
+	states sync.Pool // of *signerState
+}
+
+// signerState holds the memory of one signature, because a hash.Hash lets its arguments escape.
+type signerState struct {
+	mac     hash.Hash
+	message []byte
+	sum     [sha256.Size]byte
+}
+
+func newSigner(s Secret) *signer {
+	return &signer{secret: s, states: sync.Pool{New: func() any {
+		return &signerState{mac: hmac.New(sha256.New, s[:])}
+	}}}
+}
+
+// sign returns the signature of a message: the purpose, the second, the subject after its length, and the namespace.
+func (s *signer) sign(purpose byte, second []byte, subject, namespace string) (signature [signatureSize]byte) {
+	state := s.states.Get().(*signerState)
+	state.message = append(append(state.message[:0], purpose), second...)
+	state.message = append(append(state.message, byte(len(subject))), subject...)
+	state.message = append(state.message, namespace...)
+	state.mac.Reset()
+	state.mac.Write(state.message)
+	copy(signature[:], state.mac.Sum(state.sum[:0]))
+	s.states.Put(state)
+	return signature
+}
+
+// network is the /24 or the /48 of a client, in the form of IPv6.
+type network [16]byte
+
+func networkOf(client netip.Addr) (network, bool) {
+	bits := 24
+	if client = client.Unmap(); client.Is6() {
+		bits = 48
+	}
+	prefix, err := client.Prefix(bits)
+	if err != nil || !client.IsValid() {
+		return network{}, false
+	}
+	return prefix.Addr().As16(), true
+}
+
+// cookie returns the name of the cookie of the network's passes, and "=". The hash in it is FNV-1a, folded to 16 bits.
+func (n network) cookie() (name [len(cookiePrefix) + 5]byte) {
+	h := uint32(2166136261)
+	for _, b := range n {
+		h = (h ^ uint32(b)) * 16777619
+	}
+	h ^= h >> 16
+	copy(name[:], cookiePrefix)
+	for i := range 4 {
+		name[len(cookiePrefix)+i] = hexDigits[h>>(12-4*i)&15]
+	}
+	name[len(name)-1] = '='
+	return name
+}
