@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+
+	"github.com/hotparam/pipeline/bench/internal/chart"
 )
 
 // showDemo draws the three waves of a demo.
@@ -27,9 +29,10 @@ func showDemo(file string) error {
 	for _, s := range seen.Course {
 		asked, answered, site = append(asked, s.OK+s.Denied+s.Failed), append(answered, s.OK), append(site, s.Site)
 	}
-	return drawing{{
-		title: "One topic goes viral three times: held to its limit, answered from memory, adaptive (slow from 26 s on)",
-		most:  1000,
-		lines: []line{{"asked a second", asked}, {"the site was asked", site}, {"answered", answered}},
-	}}.write(documents + "/demo.svg")
+	return chart.Drawing{{
+		Title: "One topic goes viral three times: held to its limit, answered from memory, adaptive (slow from 26 s on)",
+		Most:  1000,
+		Lines: []chart.Line{{Name: "asked a second", Values: asked}, {Name: "the site was asked", Values: site},
+			{Name: "answered", Values: answered}},
+	}}.Write(documents + "/demo.svg")
 }

@@ -13,6 +13,8 @@ import (
 	"math"
 	"os"
 	"regexp"
+
+	"github.com/hotparam/pipeline/bench/internal/chart"
 )
 
 // Pictures that documents show are in the first folder, the other pictures beside RESULTS.md. Both are named from
@@ -135,13 +137,13 @@ func p90(o *second) float64 { return o.latency.Quantile(0.9).Seconds() * 1000 }
 // draw draws a scenario with the controller beside the same scenario without a limit.
 func (s *scenario) draw(file string, free []second) error {
 	with := s.simulate(math.Inf(1), true, 1)
-	latency := plot{title: s.name + ": 9 of 10 requests let in are answered within, ms", most: 2000,
-		mark: s.target.Latency.Seconds() * 1000}
-	answered := plot{title: "answered a second", most: 1200}
-	latency.lines = []line{{"adaptive", values(with, p90)}, {"no limit", values(free, p90)}}
+	latency := chart.Plot{Title: s.name + ": 9 of 10 requests let in are answered within, ms", Most: 2000,
+		Mark: s.target.Latency.Seconds() * 1000}
+	answered := chart.Plot{Title: "answered a second", Most: 1200}
+	latency.Lines = []chart.Line{{Name: "adaptive", Values: values(with, p90)}, {Name: "no limit", Values: values(free, p90)}}
 	ok := func(o *second) float64 { return float64(o.ok) }
-	answered.lines = []line{{"adaptive", values(with, ok)}, {"no limit", values(free, ok)}}
-	return drawing{latency, answered}.write(file)
+	answered.Lines = []chart.Line{{Name: "adaptive", Values: values(with, ok)}, {Name: "no limit", Values: values(free, ok)}}
+	return chart.Drawing{latency, answered}.Write(file)
 }
 
 func values(out []second, of func(*second) float64) []float64 {
@@ -168,8 +170,8 @@ func showReal(file string) error {
 	if err := json.Unmarshal(text, &seen); err != nil {
 		return err
 	}
-	latency := plot{title: "9 of 10 requests let in are answered within, ms", most: 2000, mark: 250}
-	answered := plot{title: "answered a second", most: 240}
+	latency := chart.Plot{Title: "9 of 10 requests let in are answered within, ms", Most: 2000, Mark: 250}
+	answered := chart.Plot{Title: "answered a second", Most: 240}
 	fmt.Println("| limit | | seconds within 250 ms | median p90 | answered a second | cold requests that failed |")
 	fmt.Println("|---|---|---|---|---|---|")
 	for _, way := range []string{"adaptive", "none", "fixed twice too high", "fixed twice too low"} {
@@ -181,7 +183,8 @@ func showReal(file string) error {
 		for _, s := range seen.Seconds[way] {
 			ms, ok = append(ms, s.P90), append(ok, s.Answered)
 		}
-		latency.lines, answered.lines = append(latency.lines, line{way, ms}), append(answered.lines, line{way, ok})
+		latency.Lines = append(latency.Lines, chart.Line{Name: way, Values: ms})
+		answered.Lines = append(answered.Lines, chart.Line{Name: way, Values: ok})
 	}
-	return drawing{latency, answered}.write(results + "/real.svg")
+	return chart.Drawing{latency, answered}.Write(results + "/real.svg")
 }

@@ -1,4 +1,5 @@
-package main
+// Package chart draws lines over seconds as SVG pictures, which documents show.
+package chart
 
 import (
 	"bytes"
@@ -26,23 +27,25 @@ const style = `<style>
 </style>
 `
 
-// drawing holds plots over the same seconds, one below the other.
-type drawing []plot
+// Drawing holds plots over the same seconds, one below the other.
+type Drawing []Plot
 
-// plot holds lines over seconds, from 0 to most. Values above most are drawn at the top.
-type plot struct {
-	title string
-	most  float64
-	mark  float64 // 0 for no mark
-	lines []line
+// Plot holds lines over seconds, from 0 to Most. Values above Most are drawn at the top.
+type Plot struct {
+	Title string
+	Most  float64
+	Mark  float64 // 0 for no mark
+	Lines []Line
 }
 
-type line struct {
-	name   string
-	values []float64 // one for each second
+// Line is one line of a plot.
+type Line struct {
+	Name   string
+	Values []float64 // one for each second
 }
 
-func (d drawing) write(file string) error {
+// Write writes the picture to a file.
+func (d Drawing) Write(file string) error {
 	var b bytes.Buffer
 	height := plotSpace*len(d) + 10
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img">`+"\n%s", chartWidth,
@@ -55,33 +58,33 @@ func (d drawing) write(file string) error {
 	return os.WriteFile(file, b.Bytes(), 0o600)
 }
 
-func (p *plot) draw(b *bytes.Buffer, top float64) {
-	y := func(v float64) float64 { return top + plotHeight*(1-min(v/p.most, 1)) }
-	fmt.Fprintf(b, `<text class="title" x="%d" y="%.0f">%s</text>`+"\n", plotLeft, top-14, html.EscapeString(p.title))
+func (p *Plot) draw(b *bytes.Buffer, top float64) {
+	y := func(v float64) float64 { return top + plotHeight*(1-min(v/p.Most, 1)) }
+	fmt.Fprintf(b, `<text class="title" x="%d" y="%.0f">%s</text>`+"\n", plotLeft, top-14, html.EscapeString(p.Title))
 	for i := range 5 {
-		v := p.most * float64(i) / 4
+		v := p.Most * float64(i) / 4
 		fmt.Fprintf(b,
 			`<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f" text-anchor="end">%.0f</text>`+"\n",
 			plotLeft, plotLeft+plotWidth, y(v), y(v), plotLeft-6, y(v)+4, v)
 	}
-	if p.mark > 0 {
+	if p.Mark > 0 {
 		fmt.Fprintf(b, `<line class="mark" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`+"\n", plotLeft, plotLeft+plotWidth,
-			y(p.mark), y(p.mark))
+			y(p.Mark), y(p.Mark))
 	}
-	seconds := len(p.lines[0].values)
+	seconds := len(p.Lines[0].Values)
 	x := func(i int) float64 { return plotLeft + plotWidth*float64(i)/float64(seconds) }
 	for i := 0; i <= seconds; i += 10 {
 		fmt.Fprintf(b, `<text x="%.1f" y="%.0f" text-anchor="middle">%d s</text>`+"\n", x(i), top+plotHeight+16, i)
 	}
-	for i, l := range p.lines {
+	for i, l := range p.Lines {
 		fmt.Fprintf(b, `<polyline class="c%d" points="`, i)
-		for k, v := range l.values {
+		for k, v := range l.Values {
 			fmt.Fprintf(b, "%.1f,%.1f ", x(k), y(v))
 		}
 		left := plotLeft + 180*i
 		fmt.Fprintf(b,
 			`"/><line class="c%d" stroke-width="2" x1="%d" x2="%d" y1="%.0f" y2="%.0f"/><text x="%d" y="%.0f">%s</text>`+"\n",
 			i, left, left+24, top+plotHeight+32, top+plotHeight+32, left+30, top+plotHeight+36,
-			html.EscapeString(l.name))
+			html.EscapeString(l.Name))
 	}
 }
