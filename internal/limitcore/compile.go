@@ -33,7 +33,7 @@ const (
 // Compiled is a Spec in the form with which the stores compute.
 type Compiled struct {
 	Kind Kind
-	// Capacity is Spec.Capacity; 0 always denies.
+	// Capacity is Spec.Capacity; 0 always denies. A token bucket holds the Reserve beyond it.
 	Capacity int64
 	// Unit is for a token bucket the number of units of one token, for a warm-up the number of units of a microsecond,
 	// and for a window its length in microseconds.
@@ -44,6 +44,8 @@ type Compiled struct {
 	// Slack is the number of units that may be missing from a token bucket beyond Capacity tokens: the part of a token,
 	// below Unit, that returns during Spec.Wait. It is 0 for others.
 	Slack int64
+	// Reserve is Spec.Reserve in units, a multiple of Unit.
+	Reserve int64
 	// Warm is Spec.WarmUp in units, and Queue is Spec.Wait in units; 0 for others.
 	Warm, Queue int64
 	// InitialDeficit is Spec.InitialDeficit in units.
@@ -58,7 +60,7 @@ func (s *Spec) Compile() (Compiled, error) {
 	if err := s.validateCommon(); err != nil {
 		return Compiled{}, err
 	}
-	if s.InitialDeficit == 0 && s.Wait == 0 && s.Block == 0 && s.BlockMax == 0 { // most specs have no options
+	if s.Reserve == 0 && s.InitialDeficit == 0 && s.Wait == 0 && s.Block == 0 && s.BlockMax == 0 { // most specs have no options
 		return s.compileAlgorithm()
 	}
 	if err := s.validateOptions(); err != nil {
@@ -98,6 +100,9 @@ func (s *Spec) validateOptions() error {
 			return fmt.Errorf("limit: %s %v must be whole microseconds", d.name, d.d)
 		}
 	}
+	if err := s.validateReserve(); err != nil {
+		return err
+	}
 	switch {
 	case s.Wait > 0 && !s.Even():
 		return fmt.Errorf("limit: wait %v is not supported by %s; use %s", s.Wait, s.Algorithm,
@@ -110,6 +115,26 @@ func (s *Spec) validateOptions() error {
 		return fmt.Errorf("limit: longest block %v is shorter than block %v", s.BlockMax, s.Block)
 	case s.BlockMax > 0 && s.Block == 0:
 		return fmt.Errorf("limit: longest block %v without a block", s.BlockMax)
+	}
+	return nil
+}
+
+// validateReserve checks the reserve of a bucket. A wait would take the tokens of the reserve in advance, a block after
+// the denial of one charge would deny charges with a smaller reserve too, and a bucket with an initial deficit would
+// begin without its reserve.
+func (s *Spec) validateReserve() error {
+	keeps := func(t *Traits) bool { return t.Refills && !t.Queues }
+	switch t := traitsOf(s.Algorithm); {
+	case s.Reserve == 0:
+		return nil
+	case !keeps(t):
+		return fmt.Errorf("limit: reserve %d is not supported by %s; use %s", s.Reserve, s.Algorithm,
+			algorithmNames(keeps))
+	case s.Reserve < 0 || s.Reserve >= s.Burst+t.Beyond:
+		return fmt.Errorf("limit: reserve %d of burst %d must be in 0..%d, so that a charge can be allowed", s.Reserve,
+			s.Burst, s.Burst+t.Beyond-1)
+	case s.Wait != 0 || s.Block != 0 || s.InitialDeficit != 0:
+		return fmt.Errorf("limit: reserve %d cannot be combined with a wait, a block or an initial deficit", s.Reserve)
 	}
 	return nil
 }

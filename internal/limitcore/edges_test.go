@@ -27,6 +27,10 @@ func TestEdgesOfTheDomain(t *testing.T) {
 			Spec{Algorithm: FixedWindow, Window: us, Block: 2 * us, BlockMax: us}},
 		"deficit": {Spec{Algorithm: TokenBucket, Limit: 1, Window: us, Burst: 3, InitialDeficit: 3},
 			Spec{Algorithm: TokenBucket, Limit: 1, Window: us, Burst: 3, InitialDeficit: 4}},
+		"reserve": {Spec{Algorithm: TokenBucket, Limit: 1, Window: us, Burst: 3, Reserve: 2},
+			Spec{Algorithm: TokenBucket, Limit: 1, Window: us, Burst: 3, Reserve: 3}},
+		"no reserve": {Spec{Algorithm: GCRA, Limit: 1, Window: us, Burst: 3},
+			Spec{Algorithm: GCRA, Limit: 1, Window: us, Burst: 3, Reserve: -1}},
 		"sliding products": {Spec{Algorithm: SlidingWindow, Limit: 1<<33 - 1, Window: 1 << 20 * us},
 			Spec{Algorithm: SlidingWindow, Limit: 1 << 33, Window: 1 << 20 * us}},
 		"log": {Spec{Algorithm: SlidingLog, Limit: 10_000, Window: us}, Spec{Algorithm: SlidingLog, Limit: 10_001,
@@ -41,6 +45,11 @@ func TestEdgesOfTheDomain(t *testing.T) {
 			Spec{Algorithm: TokenBucket, Window: us, Burst: 1 << 53}},
 		"bucket": {Spec{Algorithm: TokenBucket, Limit: 1 << 20, Window: 3 * us, Burst: (1<<53 - 1) / 3},
 			Spec{Algorithm: TokenBucket, Limit: 1 << 20, Window: 3 * us, Burst: (1<<53-1)/3 + 1}},
+		"bucket with a reserve": {
+			Spec{Algorithm: TokenBucket, Limit: 1 << 20, Window: 3 * us, Burst: (1<<53 - 1) / 3, Reserve: 1 << 50},
+			Spec{Algorithm: TokenBucket, Limit: 1 << 20, Window: 3 * us, Burst: (1<<53-1)/3 + 1, Reserve: 1 << 50}},
+		"time to fill with a reserve": {Spec{Algorithm: GCRA, Limit: 1, Window: us, Burst: 1<<46 - 1, Reserve: 9},
+			Spec{Algorithm: GCRA, Limit: 1, Window: us, Burst: 1 << 46, Reserve: 9}},
 		"time to fill": {Spec{Algorithm: TokenBucket, Limit: 1, Window: us, Burst: 1 << 46},
 			Spec{Algorithm: TokenBucket, Limit: 1, Window: us, Burst: 1<<46 + 1}},
 		"wait of a bucket": {
@@ -101,6 +110,11 @@ func TestStateUnderAnotherSpec(t *testing.T) {
 		{bucket, 20, Spec{Algorithm: GCRA, Limit: 10, Window: time.Second, Burst: 8, Wait: 40 * time.Millisecond},
 			State{KindBucket, now, 940_000, 100_000, 1}}, // as much as fits, and 0.4 of a token may be owed
 		{bucket, 20, Spec{Algorithm: GCRA, Limit: 20, Window: time.Second, Burst: 8, Wait: 20 * time.Millisecond},
+			State{KindBucket, now, 9 * 50_000, 50_000, 1}},
+		// the whole bucket counts, not what is left of it beside the reserve
+		{bucket, 20, Spec{Algorithm: GCRA, Limit: 10, Window: time.Second, Burst: 8, Reserve: 4},
+			State{KindBucket, now, 9 * 100_000, 100_000, 1}},
+		{bucket, 20, Spec{Algorithm: GCRA, Limit: 20, Window: time.Second, Burst: 8, Reserve: 4},
 			State{KindBucket, now, 9 * 50_000, 50_000, 1}},
 		{bucket, 7, Spec{Algorithm: WarmingUp, Limit: 5, Window: time.Second, WarmUp: time.Second},
 			State{KindWarm, now, 5 * 200_000, 1, 0}},
@@ -185,6 +199,14 @@ func TestShareOfAWindow(t *testing.T) {
 			Spec{Algorithm: TokenBucket, Limit: 5, Window: 100*day + us, Burst: 5}},
 		{Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Second, Burst: 10, InitialDeficit: 4}, 2,
 			Spec{Algorithm: TokenBucket, Limit: 10, Window: 2 * time.Second, Burst: 5, InitialDeficit: 2}},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Second, Burst: 20, Reserve: 10}, 3,
+			Spec{Algorithm: TokenBucket, Limit: 10, Window: 3 * time.Second, Burst: 6, Reserve: 3}},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Second, Burst: 20, Reserve: 7}, 3,
+			Spec{Algorithm: TokenBucket, Limit: 10, Window: 3 * time.Second, Burst: 6, Reserve: 2}},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Second, Burst: 20, Reserve: 19}, 20,
+			Spec{Algorithm: TokenBucket, Limit: 10, Window: 20 * time.Second, Burst: 1}},
+		{Spec{Algorithm: GCRA, Limit: 10, Window: time.Second, Burst: 8, Reserve: 4}, 2,
+			Spec{Algorithm: GCRA, Limit: 10, Window: 2 * time.Second, Burst: 3, Reserve: 1}},
 		{Spec{Algorithm: GCRA, Limit: 10, Window: time.Second}, 3, Spec{Algorithm: GCRA, Limit: 10,
 			Window: 3 * time.Second}},
 		{Spec{Algorithm: FixedWindow, Limit: 2, Window: time.Second}, 3, Spec{Algorithm: FixedWindow, Limit: 1,
@@ -243,6 +265,9 @@ func TestRefundStaysInItsWindow(t *testing.T) {
 		{Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Second, Burst: 9}, State{KindBucket, now, 500_000, 1e5,
 			1},
 			now + 50_000, 2, State{KindBucket, now, 300_000, 1e5, 1}},
+		// more is missing than the refunded charge could take
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Second, Burst: 9, Reserve: 5},
+			State{KindBucket, now, 900_000, 1e5, 1}, now, 2, State{KindBucket, now, 700_000, 1e5, 1}},
 	} {
 		terms, err := c.spec.Compile()
 		if err != nil {

@@ -19,26 +19,27 @@ type Spec struct {
 	Algorithm       hottype.Algorithm
 	Limit           int64
 	Window          time.Duration
-	Burst           int64
+	Burst, Reserve  int64
 	Buckets         int64
 	InitialDeficit  int64
 	Wait, WarmUp    time.Duration
 	Block, BlockMax time.Duration
 }
 
-// Capacity returns the maximum that can be allowed at one instant, including calls that wait.
+// Capacity returns the maximum that charges of this spec can be allowed at one instant, including calls that wait.
 func (s Spec) Capacity() int64 {
 	queue, _ := s.queuedCalls()
 	return s.BurstCapacity() + queue
 }
 
-// BurstCapacity returns the maximum that can be allowed at one instant and proceed at once, or queue in a leaky bucket.
+// BurstCapacity returns the maximum that charges of this spec can be allowed at one instant to proceed at once, or to
+// queue in a leaky bucket.
 func (s Spec) BurstCapacity() int64 {
 	switch t := traitsOf(s.Algorithm); {
 	case s.Limit == 0:
 		return 0
 	case t.Refills:
-		return s.Burst + t.Beyond
+		return s.Burst + t.Beyond - s.Reserve
 	}
 	return s.Limit
 }
@@ -56,14 +57,22 @@ func (s Spec) Queues() bool { return s.Wait > 0 || traitsOf(s.Algorithm).Queues 
 const maxShareWindow = 200 * 24 * time.Hour
 
 // Share returns the part of a limit that one of n processes enforces by itself. A limit that allows anything allows at
-// least one. An even rate becomes n times slower, which is exact where dividing the rate would round.
+// least one. An even rate becomes n times slower, which is exact where dividing the rate would round. A reserve keeps
+// its proportion to the bucket, rounded down, so specs that differ in Reserve alone remain one bucket, and even a
+// bucket of one token allows each of them one.
 func (s Spec) Share(n int64) Spec {
 	if s.Limit <= 0 {
 		return s
 	}
 	t := traitsOf(s.Algorithm)
-	if whole, initial := s.BurstCapacity(), s.Burst-s.InitialDeficit; t.Refills && whole > 0 {
-		s.Burst += max(whole/n, 1) - whole
+	if whole, initial := s.Burst+t.Beyond, s.Burst-s.InitialDeficit; t.Refills && whole > 0 {
+		part := max(whole/n, 1)
+		s.Burst += part - whole
+		if s.Reserve > 0 { // below whole, and so is its part below the part of whole
+			hi, lo := bits.Mul64(uint64(s.Reserve), uint64(part))
+			q, _ := bits.Div64(hi, lo, uint64(whole))
+			s.Reserve = int64(q)
+		}
 		if s.InitialDeficit > 0 { // otherwise it starts full
 			s.InitialDeficit = s.Burst - min(s.Burst, initial/n)
 		}
@@ -85,6 +94,7 @@ func (s Spec) Options() string {
 		text string
 	}{
 		{t.Refills, fmt.Sprintf(", burst %d", s.Burst)},
+		{s.Reserve > 0, fmt.Sprintf(", reserve %d", s.Reserve)},
 		{s.Buckets > 0 && t.hasField("buckets"), fmt.Sprintf(", in %d buckets", s.Buckets)},
 		{s.InitialDeficit > 0, fmt.Sprintf(", initial %d", s.Burst-s.InitialDeficit)},
 		{s.WarmUp > 0 && t.hasField("warm_up"), fmt.Sprintf(", warm-up %v", s.WarmUp)},

@@ -70,6 +70,22 @@ func TestSpec_Validate(t *testing.T) {
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, Block: 408 * day}, "block 9792h0m0s must be"},
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, Block: second, BlockMax: 1000}, "shorter than block"},
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, BlockMax: second}, "without a block"},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Reserve: 4}, ""},
+		{Spec{Algorithm: GCRA, Limit: 10, Window: second, Burst: 5, Reserve: 5}, ""},
+		{Spec{Algorithm: TokenBucket, Window: second, Burst: 5, Reserve: 4}, ""},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Reserve: 5},
+			"reserve 5 of burst 5 must be in 0..4"},
+		{Spec{Algorithm: GCRA, Limit: 10, Window: second, Burst: 5, Reserve: 6},
+			"reserve 6 of burst 5 must be in 0..5"},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Reserve: -1}, "reserve -1 of burst 5 must be"},
+		{Spec{Algorithm: LeakyBucket, Limit: 10, Window: second, Burst: 5, Reserve: 1},
+			"reserve 1 is not supported by leaky_bucket; use token_bucket or gcra"},
+		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, Reserve: 1}, "not supported by fixed_window"},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Reserve: 1, Wait: second},
+			"reserve 1 cannot be combined with a wait, a block or an initial deficit"},
+		{Spec{Algorithm: GCRA, Limit: 10, Window: second, Burst: 5, Reserve: 1, Block: second}, "cannot be combined"},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Reserve: 1, InitialDeficit: 1},
+			"cannot be combined"},
 		{Spec{Algorithm: WarmingUp, Limit: 1_700_001, Window: second, WarmUp: 10 * second, Wait: time.Minute}, ""},
 		{Spec{Algorithm: WarmingUp, Limit: 10, Window: second, WarmUp: 203 * day, Wait: 400 * day}, ""},
 		{Spec{Algorithm: WarmingUp, Limit: 10, Window: second}, "warm-up 0s must be"},
@@ -90,14 +106,17 @@ func TestSpec_Validate(t *testing.T) {
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[Spec]int64{
-		{Algorithm: TokenBucket, Limit: 100, Window: time.Second, Burst: 200}: 200,
-		{Algorithm: TokenBucket, Window: time.Second, Burst: 200}:             0,
-		{Algorithm: TokenBucket, Limit: 100, Window: time.Second}:             0,
-		{Algorithm: GCRA, Limit: 100, Window: time.Second}:                    1,
-		{Algorithm: GCRA, Limit: 100, Window: time.Second, Burst: 7}:          8,
-		{Algorithm: GCRA, Window: time.Second, Burst: 7}:                      0,
-		{Algorithm: FixedWindow, Limit: 50, Window: time.Second, Burst: 99}:   50,
-		{Algorithm: SlidingWindow, Window: time.Second, Burst: 99}:            0,
+		{Algorithm: TokenBucket, Limit: 100, Window: time.Second, Burst: 200}:              200,
+		{Algorithm: TokenBucket, Window: time.Second, Burst: 200}:                          0,
+		{Algorithm: TokenBucket, Limit: 100, Window: time.Second}:                          0,
+		{Algorithm: TokenBucket, Limit: 100, Window: time.Second, Burst: 200, Reserve: 50}: 150,
+		{Algorithm: TokenBucket, Window: time.Second, Burst: 200, Reserve: 50}:             0,
+		{Algorithm: GCRA, Limit: 100, Window: time.Second, Burst: 7, Reserve: 7}:           1,
+		{Algorithm: GCRA, Limit: 100, Window: time.Second}:                                 1,
+		{Algorithm: GCRA, Limit: 100, Window: time.Second, Burst: 7}:                       8,
+		{Algorithm: GCRA, Window: time.Second, Burst: 7}:                                   0,
+		{Algorithm: FixedWindow, Limit: 50, Window: time.Second, Burst: 99}:                50,
+		{Algorithm: SlidingWindow, Window: time.Second, Burst: 99}:                         0,
 	} {
 		if got := spec.Capacity(); got != want {
 			t.Errorf("%+v: %d, want %d", spec, got, want)
@@ -127,13 +146,16 @@ func TestCompile_TermsAreExact(t *testing.T) {
 			Window:  time.Duration(any("window")) / time.Microsecond * time.Microsecond,
 			Buckets: 1,
 		}
+		if spec.Burst > 0 && rapid.Bool().Draw(rt, "reserves") {
+			spec.Reserve = rapid.Int64Range(0, spec.Burst-1).Draw(rt, "reserve")
+		}
 		compiled, err := spec.Compile()
 		if err != nil {
 			return
 		}
 		exact := below(compiled.Capacity, 1)
 		if compiled.Kind == KindBucket || compiled.Kind == KindSliding {
-			exact = exact && below(compiled.Capacity, compiled.Unit)
+			exact = exact && below(compiled.Capacity+compiled.Reserve/compiled.Unit, compiled.Unit)
 		}
 		if !exact {
 			rt.Fatalf("%+v: %+v", spec, compiled)

@@ -136,19 +136,20 @@ func (t *Compiled) isCompatible(s *State) bool {
 	case s.kind != t.Kind || s.unit != t.Unit:
 		return false
 	case s.kind == KindBucket:
-		return s.aux == t.Fill && s.used <= t.Capacity*t.Unit+t.Slack
+		return s.aux == t.Fill && s.used <= t.Room()
 	}
 	return true
 }
 
 // convertState reads a state that was written under another spec (U14): the cost taken then counts as taken now,
-// rounded up to whole cost (so the remainder is rounded down), and bounded by the capacity. It depends on the state
-// alone and not on the time, so until the state is written again all answers about it agree.
+// rounded up to whole cost (so the remainder is rounded down), and bounded by the capacity: for a bucket by the whole
+// bucket, because the reserve is of the charge and not of the state. It depends on the state alone and not on the time,
+// so until the state is written again all answers about it agree.
 func (t *Compiled) convertState(s *State) *State {
 	if t.Kind == KindWarm {
 		return t.warmAdopt(s)
 	}
-	used, aux := min(s.takenCost(), t.Capacity), int64(0)
+	used, aux := min(s.takenCost(), t.Capacity+t.Reserve/t.Unit), int64(0)
 	switch t.Kind {
 	case KindBucket:
 		if used, aux = used*t.Unit, t.Fill; s.kind == KindBucket && s.unit == t.Unit && s.aux == t.Fill {

@@ -31,10 +31,11 @@ func (s *Spec) compileBucket(us int64) (Compiled, error) {
 	calls, part := s.queuedCalls()
 	t := Compiled{Kind: KindBucket, Capacity: s.BurstCapacity() + calls, Slack: part / g,
 		Unit: us / g, Fill: s.Limit / g}
-	if t.Capacity > (maxExact-t.Slack)/t.Unit {
+	if t.Capacity+s.Reserve > (maxExact-t.Slack)/t.Unit {
 		return Compiled{}, fmt.Errorf("limit: %s of burst %d at %d per %v needs numbers beyond 2^53; choose a rounder rate "+
 			"or a smaller burst", s.Algorithm, s.Burst, s.Limit, s.Window)
 	}
+	t.Reserve = s.Reserve * t.Unit
 	if t.Room()/t.Fill > maxFill {
 		return Compiled{}, fmt.Errorf("limit: %s of burst %d at %d per %v takes more than 2.2 years to fill",
 			s.Algorithm, s.Burst, s.Limit, s.Window)
@@ -48,7 +49,7 @@ func (t *Compiled) Room() int64 {
 	if t.Kind != KindBucket {
 		return t.Capacity
 	}
-	return t.Capacity*t.Unit + t.Slack
+	return t.Capacity*t.Unit + t.Slack + t.Reserve
 }
 
 // bucketMissing returns the number of units that are missing at now from a state that has not ended.
@@ -59,8 +60,9 @@ func bucketMissing(s *State, t *Compiled, now int64) int64 {
 	return s.used - t.Fill*(now-s.at) // positive until the state ends
 }
 
+// bucketLeft returns the tokens beyond the reserve. Charges with a smaller reserve may have taken a part of it.
 func bucketLeft(s *State, t *Compiled, now int64) int64 {
-	return (t.Capacity*t.Unit + t.Slack - bucketMissing(s, t, now)) / t.Unit
+	return max(0, t.Capacity*t.Unit+t.Slack-bucketMissing(s, t, now)) / t.Unit
 }
 
 // bucketWait returns the time until cost <= capacity fits, which it does not now.
