@@ -63,12 +63,19 @@ const (
 	Async Consistency = "async" // each decides by itself, and sums are exchanged
 )
 
-// Class is a group of requests with a common header, such as crawlers.
+// Class is a group of requests, such as crawlers, members or returning visitors.
 type Class struct {
 	// The name in verdicts and metrics; `[a-z][a-z0-9_-]*`.
 	Name string `name:"name" required:"true" form:"plain"`
-	// `header`: the name of a header; `pattern`: a regular expression (RE2) that matches somewhere in its value.
-	Match ClassMatch `name:"match" required:"true"`
+	// `header`, the name of a header, with `pattern`, a regular expression (RE2) that matches somewhere in its value;
+	// or `networks`, which contain the client's address; or all of them.
+	Match ClassMatch `name:"match"`
+	// Instead of `match`: visitors whose browser got the pass of a denial so long ago, `1s` to `24h`, whole seconds;
+	// docs/crawlers.md. Such a class has only a name, comes last, and counts only in `priority`.
+	PassAge time.Duration `name:"pass_age" in:"1s..24h" step:"1s"`
+	// Instead of `match`: `true`: the upstream grants the class by the response header `X-Hotparam-Class`. Such a class
+	// has only a name, and counts only in `priority`.
+	Granted bool `name:"granted"`
 	// The limits of the clients of the class, `fixed` and `sliding`. Default: the limits of `ip`.
 	IP Clients `name:"ip"`
 	// The upstream to which the reverse proxy sends the class. Default: the default upstream.
@@ -77,10 +84,12 @@ type Class struct {
 	Verify []string `name:"verify" form:"domain"`
 }
 
-// ClassMatch is a header and the pattern of its value.
+// ClassMatch selects the requests of a class.
 type ClassMatch struct {
 	// The name of a header.
-	Header string `name:"header" required:"true" form:"header"`
+	Header string `name:"header" form:"header"`
 	// A regular expression (RE2) that matches somewhere in the value.
-	Pattern string `name:"pattern" required:"true"`
+	Pattern string `name:"pattern"`
+	// Addresses or networks of clients.
+	Networks []string `name:"networks"`
 }

@@ -20,7 +20,7 @@ type Set struct {
 	Rules []Rule `name:"rules"`
 	// Windows for every client, over all its requests.
 	IP IP `name:"ip"`
-	// Groups of requests by a header, such as crawlers.
+	// Groups of requests, such as crawlers or members.
 	Classes []Class `name:"classes"`
 	// The upstreams that adaptive limits follow. Default: `default`, with the target `auto`.
 	Upstreams []Upstream `name:"upstreams"`

@@ -14,10 +14,24 @@ import (
 // Adaptive makes the rate of a hot key follow the capacity of its upstream, between bounds.
 type Adaptive struct {
 	Min, Max float64 // requests a second
-	// Burst is the burst for the rate in force, or 0 for a tenth of the rate, at least 1.
+	// Burst is the burst for the rate in force, or 0 for the default; see BurstAt.
 	Burst int64
+	// Classes is the number of classes in the priority of the limit.
+	Classes int
 	// Upstream is the upstream whose capacity the rate follows.
 	Upstream string
+}
+
+// BurstAt returns the burst for a rate of requests a second. By default it is a tenth of the rate. A limit with
+// priority has a fifth of the rate and at least leastPriorityBurst, because the reserves of its classes are parts of it.
+func (a *Adaptive) BurstAt(rate float64) int64 {
+	switch {
+	case a.Burst > 0:
+		return a.Burst
+	case a.Classes > 0:
+		return max(leastPriorityBurst(a.Classes), int64(rate/5))
+	}
+	return max(1, int64(rate/10))
 }
 
 func (a *Adaptive) String() string {

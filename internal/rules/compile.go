@@ -72,6 +72,7 @@ func (p *parser) compileSet(v conf.Value, d *rule.Set) {
 		p.overrides = append(p.overrides, v.At("overrides").Entry(i))
 	}
 	p.checkRules()
+	p.checkPriorities(v.At("classes"))
 	p.checkOverrides()
 	p.warnOfLimits()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/conf"
+	"github.com/hotparam/pipeline/internal/netset"
 )
 
 func compileWindow(v conf.Value, c *rule.Window, a limit.Algorithm) *IPWindow {
@@ -75,13 +76,21 @@ func compileClass(v conf.Value, c *rule.Class) *Class {
 	k := &Class{Name: c.Name, Header: textproto.CanonicalMIMEHeaderKey(c.Match.Header), Upstream: c.Upstream,
 		Fixed:    compileWindow(ip.At("fixed"), c.IP.Fixed, limit.FixedWindow),
 		Sliding:  compileWindow(ip.At("sliding"), c.IP.Sliding, limit.SlidingWindow),
-		InFlight: c.IP.InFlight, Verify: strings.Join(c.Verify, " ")}
+		InFlight: c.IP.InFlight, Verify: strings.Join(c.Verify, " "), PassAge: c.PassAge, Granted: c.Granted}
+	if !k.checkProof(v) {
+		return k
+	}
+	if list := compileNetworks(match.At("networks"), c.Match.Networks); len(list) > 0 {
+		k.Networks = networkTable(list)
+	}
 	if k.Header == "Host" {
 		match.At("header").Fail("Host is not one of the headers; see match.hosts of a rule")
 	}
-	var err error
-	if k.Pattern, err = regexp.Compile(c.Match.Pattern); err != nil {
-		match.At("pattern").Fail("%s", err)
+	if match.Has("header") {
+		var err error
+		if k.Pattern, err = regexp.Compile(c.Match.Pattern); err != nil {
+			match.At("pattern").Fail("%s", err)
+		}
 	}
 	if v.Has("verify") && len(c.Verify) == 0 {
 		v.At("verify").Fail("is empty; write domains such as googlebot.com, or leave it out")
@@ -138,10 +147,11 @@ func (c *classIndex) matches(value string) bool {
 // maxClassLines bounds how often the pattern of a class is matched for one request.
 const maxClassLines = 8
 
-// matchesLine reports whether any line of the class's header is in the class.
+// matchesLine reports whether any line of the class's header is in the class. If h is nil, the fields of the request
+// are unknown, and it is in no class by a header.
 func (c *classIndex) matchesLine(h hottype.Header) bool {
 	if h == nil {
-		return c.matches("")
+		return false
 	}
 	lines := h.Values(c.class.Header)
 	if len(lines) == 0 {
@@ -150,15 +160,35 @@ func (c *classIndex) matchesLine(h hottype.Header) bool {
 	return len(lines) <= maxClassLines && slices.ContainsFunc(lines, c.matches)
 }
 
-// ClassOf returns the first class whose pattern matches its header and whose client is verified if the class requires
-// it, or nil if there is no such class. An absent header is matched as "". Each line of a repeated header counts,
-// because upstreams differ in which of them they read. A line over 4 KiB is in no class, and neither are more than
-// maxClassLines lines. If verified is nil, no client is verified.
-func (s *Set) ClassOf(h hottype.Header, verified func(domains string) bool) *Class {
+// ClassOf returns the first class whose pattern matches its header, whose networks contain the client and whose client
+// is verified, as far as the class requires it, or nil if there is no such class. An absent header is matched as "".
+// Each line of a repeated header counts, because upstreams differ in which of them they read. A line over 4 KiB is in no
+// class, and neither are more than maxClassLines lines. If verified is nil, no client is verified. Classes that clients
+// prove by a pass or a grant are left out.
+func (s *Set) ClassOf(req *hottype.Request, verified func(domains string) bool) *Class {
 	for _, c := range s.index.classes {
-		if c.matchesLine(h) && (c.class.Verify == "" || verified != nil && verified(c.class.Verify)) {
+		if (c.class.Networks == nil || c.class.Networks.Lookup(addressOf(req))) &&
+			(c.class.Pattern == nil || c.matchesLine(req.Header)) &&
+			(c.class.Verify == "" || verified != nil && verified(c.class.Verify)) {
 			return c.class
 		}
 	}
 	return nil
+}
+
+// addressOf returns the address of the client of a request, as networks contain it.
+func addressOf(req *hottype.Request) netip.Addr {
+	if req.Address.IsValid() {
+		return req.Address.Unmap()
+	}
+	return req.Client.Addr
+}
+
+// networkTable returns a set of networks.
+func networkTable(list []netip.Prefix) netset.Set {
+	t := netset.New()
+	for _, p := range list {
+		t.Insert(p)
+	}
+	return t
 }

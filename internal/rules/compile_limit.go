@@ -48,7 +48,7 @@ func algorithmNames() (names []string) {
 }
 
 func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
-	l := Limit{Mode: c.Mode, Scope: c.Scope, OnStoreFailure: c.OnStoreFailure, Fair: c.Fair}
+	l := Limit{Mode: c.Mode, Scope: c.Scope, OnStoreFailure: c.OnStoreFailure, Fair: c.Fair, Priority: c.Priority}
 	switch {
 	case v.At("algorithm").Failed():
 		return l, nil
@@ -72,6 +72,7 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 	l.Adaptive = compileAdaptive(v, c, &a)
 	l.Spec = compileSpec(v, &a, c)
 	l.checkFair(v)
+	l.checkPriority(v)
 	l.checkRefund(v)
 	var values []ValueLimit
 	for i := range c.Values {
@@ -80,6 +81,7 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 		of.Buckets, of.Delay = cmp.Or(of.Buckets, l.Spec.Buckets), cmp.Or(of.Delay, a.Delay)
 		of.NoDelay = of.NoDelay || a.NoDelay
 		one.Spec, one.Adaptive = compileSpec(v.At("values").Entry(i), &of, c), nil
+		one.checkPriorityBurst(v.At("values").Entry(i))
 		values = append(values, ValueLimit{Key: hottype.Key(c.Values[i].Key), Limit: one})
 	}
 	return l, values

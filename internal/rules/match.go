@@ -173,3 +173,9 @@ func (r *Rule) LimitFor(key hottype.Key) Limit {
 	}
 	return r.Limit
 }
+
+// HasValue reports whether the value list of the limit names a key.
+func (r *Rule) HasValue(key hottype.Key) bool {
+	_, ok := r.values[key]
+	return ok
+}

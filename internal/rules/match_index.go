@@ -62,7 +62,9 @@ func (s *Set) compile() error {
 	m.recordSimplePasses()
 	m.indexPaths()
 	for _, c := range s.Classes {
-		m.classes = append(m.classes, &classIndex{class: c, seed: maphash.MakeSeed()})
+		if !c.NeedsProof() {
+			m.classes = append(m.classes, &classIndex{class: c, seed: maphash.MakeSeed()})
+		}
 	}
 	s.index = m
 	return nil

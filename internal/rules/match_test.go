@@ -217,7 +217,7 @@ classes:
 			h.Set("User-Agent", c.agent)
 			h.Set("X-Key", c.key)
 			got := ""
-			if class := s.ClassOf(h, nil); class != nil {
+			if class := s.ClassOf(&hottype.Request{Header: h}, nil); class != nil {
 				got = class.Name
 			}
 			if got != c.want {
@@ -225,10 +225,10 @@ classes:
 			}
 		}
 	}
-	if c := s.ClassOf(nil, nil); c == nil || c.Name != "nobody" {
+	if c := s.ClassOf(&hottype.Request{Header: textproto.MIMEHeader{}}, nil); c == nil || c.Name != "nobody" {
 		t.Errorf("no headers are %v", c)
 	}
-	if c := Default().ClassOf(nil, nil); c != nil {
+	if c := Default().ClassOf(new(hottype.Request), nil); c != nil {
 		t.Errorf("without classes: %v", c)
 	}
 	for want, lines := range map[string][]string{
@@ -239,7 +239,7 @@ classes:
 			h["X-Key"] = []string{"k", "k1"}
 		}
 		got := ""
-		if class := s.ClassOf(h, nil); class != nil {
+		if class := s.ClassOf(&hottype.Request{Header: h}, nil); class != nil {
 			got = class.Name
 		}
 		if got != want {
@@ -250,12 +250,12 @@ classes:
 	for _, verified := range []bool{false, true} {
 		is := func(string) bool { return verified }
 		for agent, of := range map[string]bool{"bot": verified, "curl": false} {
-			if c := s.ClassOf(textproto.MIMEHeader{"User-Agent": {agent}}, is); (c != nil) != of {
+			if c := s.ClassOf(&hottype.Request{Header: textproto.MIMEHeader{"User-Agent": {agent}}}, is); (c != nil) != of {
 				t.Errorf("%s, verified %v: %v", agent, verified, c)
 			}
 		}
 	}
-	if c := s.ClassOf(textproto.MIMEHeader{"User-Agent": {"bot"}}, nil); c != nil {
+	if c := s.ClassOf(&hottype.Request{Header: textproto.MIMEHeader{"User-Agent": {"bot"}}}, nil); c != nil {
 		t.Errorf("verified by nothing: %v", c)
 	}
 }
@@ -280,7 +280,7 @@ func TestMatchAllocatesNothing(t *testing.T) {
 	for _, target := range []string{"/topic?id=42", "/search/en?q=a%20b&page=1", "/other?c=1&b=2&a=3", "/%74opic?id=1",
 		"/topic?id=3&id=1&id=2", "/x?" + strings.Repeat("y", 9000)} {
 		req := hottype.Request{Method: "GET", Host: "example.com:443", Target: target, Header: h}
-		run := func() { s.Match(&req, sc); s.ClassOf(req.Header, nil) }
+		run := func() { s.Match(&req, sc); s.ClassOf(&req, nil) }
 		run()
 		if n := testing.AllocsPerRun(50, run); n != 0 {
 			t.Errorf("%.40s: %v allocations", target, n)
@@ -313,9 +313,10 @@ func BenchmarkClassOf(b *testing.B) {
 	h := http.Header{
 		"User-Agent": {
 			"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"}}
+	req := &hottype.Request{Header: h}
 	b.ReportAllocs()
 	for b.Loop() {
-		s.ClassOf(h, nil)
+		s.ClassOf(req, nil)
 	}
 }
 

@@ -48,16 +48,16 @@ func (r *Rule) suggestParam(name string) string {
 // setNames holds the rules and the classes of a set by their names.
 type setNames struct {
 	rules   map[string]*Rule
-	classes map[string]bool
+	classes map[string]*Class
 }
 
 func newSetNames(set *Set) setNames {
-	n := setNames{map[string]*Rule{}, map[string]bool{}}
+	n := setNames{map[string]*Rule{}, map[string]*Class{}}
 	for _, r := range set.Rules {
 		n.rules[r.Name] = r
 	}
 	for _, c := range set.Classes {
-		n.classes[c.Name] = true
+		n.classes[c.Name] = c
 	}
 	return n
 }
@@ -67,7 +67,9 @@ func newSetNames(set *Set) setNames {
 func (s *Set) CheckReach(o Override) error { return newSetNames(s).checkReach(o) }
 
 func (n setNames) checkReach(o Override) error {
-	if o.Class != "" && !n.classes[o.Class] {
+	if c := n.classes[o.Class]; c != nil && c.NeedsProof() {
+		return fmt.Errorf("class %q is known only where the priority of a limit asks, so it cannot have an override", o.Class)
+	} else if o.Class != "" && c == nil {
 		return fmt.Errorf("there is no class %q%s", conf.Cut(o.Class),
 			conf.Suggest(o.Class, slices.Sorted(maps.Keys(n.classes))))
 	}

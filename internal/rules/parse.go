@@ -80,7 +80,7 @@ func compile(v conf.Value, d *rule.Set, file string, o Options) (*Set, error) {
 	if err := v.Err(); err != nil {
 		return nil, err
 	}
-	p.set.Warnings, p.set.Hash = v.Warnings(), rulesHash(d)
+	p.set.Hash = rulesHash(d)
 	err := p.set.compile()
 	if err == nil {
 		err = p.set.redactOwn()
@@ -88,6 +88,8 @@ func compile(v conf.Value, d *rule.Set, file string, o Options) (*Set, error) {
 	if err != nil {
 		return nil, Errors{{File: file, Message: err.Error()}}
 	}
+	p.warnOfLogin()
+	p.set.Warnings = v.Warnings()
 	if err := p.set.checkToRun(file, o); err != nil {
 		return nil, Errors{err}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -113,8 +114,8 @@ func TestParse(t *testing.T) {
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
 			Client:         "x-real-ip", IPv6Prefix: 56,
 			Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
-		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow",
-			"googlebot.com google.com", nil}},
+		{"class", *s.Classes[0], Class{Name: "crawler", Header: "User-Agent", Pattern: s.Classes[0].Pattern,
+			Fixed: fixed(5), Upstream: "slow", Verify: "googlebot.com google.com"}},
 		{"query_bounds", s.QueryBounds,
 			canon.QueryBounds{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096,
 				PathBytes: 2048}},
@@ -129,7 +130,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %s", c.what, d)
 		}
 	}
-	if all.LimitFor("/x") != all.Limit || s.RuleFor("topic") != topic || s.RuleFor("/x") != all ||
+	if !reflect.DeepEqual(all.LimitFor("/x"), all.Limit) || s.RuleFor("topic") != topic || s.RuleFor("/x") != all ||
 		s.RuleFor("gone") != all {
 		t.Error("RuleFor or LimitFor finds another rule")
 	}

@@ -5,11 +5,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/netset"
 	"github.com/hotparam/pipeline/internal/parseas"
 )
 
@@ -151,6 +153,9 @@ type Limit struct {
 	// Fair divides the limit of a key among clients: by address, or by ClientHeader if a request has that header.
 	Fair         bool
 	ClientHeader string
+	// Priority holds the classes of places 0, 1, …; all other requests have the place after them. It is nil if all
+	// requests have the same place.
+	Priority []string
 	// RefundStatus are the statuses of responses that refund the charge of their request, or nil if no status does.
 	RefundStatus *hottype.Statuses
 	// InFlight bounds the number of requests for a key that are in flight, or is nil if it is unbounded. A limit has
@@ -209,11 +214,18 @@ type IPWindow struct {
 	Mode hottype.Mode
 }
 
-// Class is a group of requests identified by a header, such as crawlers.
+// Class is a group of requests, such as crawlers.
 type Class struct {
-	Name     string
+	Name string
+	// Pattern matches a line of Header, and Networks contains the client. Either may be nil; both are nil if clients
+	// prove the class by a pass or a grant.
 	Header   string
 	Pattern  *regexp.Regexp
+	Networks netset.Set
+	// PassAge is the age from which a visitor pass counts, or 0 if the class is not of visitors.
+	PassAge time.Duration
+	// Granted is true if the upstream grants the class.
+	Granted  bool
 	Fixed    *IPWindow // nil for the default windows
 	Sliding  *IPWindow
 	Upstream string // name of an upstream, or "" for the default upstream

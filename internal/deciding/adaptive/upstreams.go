@@ -169,9 +169,7 @@ func (b *LocalLimit) Spec(s limit.Spec, a *rules.Adaptive) limit.Spec {
 	const window = 10 * time.Second // so that rates down to 0.1 are whole numbers
 	rate := b.Rate(a)
 	s.Limit, s.Window = max(1, int64(math.Round(rate*window.Seconds()))), window
-	if s.Burst = a.Burst; s.Burst == 0 {
-		s.Burst = max(1, int64(rate/10))
-	}
+	s.Burst = a.BurstAt(rate)
 	s.InitialDeficit = min(s.InitialDeficit, s.Burst-1)
 	return s
 }

@@ -28,10 +28,7 @@ type State struct {
 // Explain returns an explanation for each key of a request, or one explanation without a rule if no rule matches.
 func (s *State) Explain(req *hottype.Request) []hottype.Explanation {
 	var base hottype.Explanation
-	var class *rules.Class
-	if req.Header != nil {
-		class = s.Rules.ClassOf(req.Header, s.Verified)
-	}
+	class := s.Rules.ClassOf(req, s.Verified)
 	if class != nil {
 		base.Class = class.Name
 	}

@@ -39,6 +39,9 @@ func (s *State) keyLimits(index *rules.Overrides, r *rules.Rule, key hottype.Key
 	if lim.Fair {
 		text += ", shared fairly by " + cmp.Or(lim.ClientHeader, "client")
 	}
+	if len(lim.Priority) > 0 && key.Params() != canon.Malformed {
+		text += ", " + "first " + strings.Join(lim.Priority, ", then ")
+	}
 	return o, append(out, text)
 }
 

@@ -20,10 +20,7 @@ func (g *Gate) findClass(d *decision, v *verdict.Verdict) {
 }
 
 func (g *Gate) findNamedClass(d *decision, v *verdict.Verdict) {
-	if d.req.Header == nil {
-		return
-	}
-	c := d.st.set.ClassOf(d.req.Header, func(domains string) bool { return g.IsVerified(d.now, d.req, domains) })
+	c := d.st.set.ClassOf(d.req, func(domains string) bool { return g.IsVerified(d.now, d.req, domains) })
 	if c != nil {
 		v.Class, d.class = c.Name, d.st.classes[c.Name]
 	}

@@ -173,7 +173,7 @@ func (b adaptiveBounds) ruleLimits(rule *rules.Rule, o *rules.Override, key hott
 		l.Why = "the key is not hot: below " + rule.Hot.String()
 	case o != nil && o.Action == rules.ActionShadow:
 		l.Limit.Mode, l.Why = hottype.ModeShadow, "the key is hot, and the override lets the limit only watch"
-	case held != rule.Limit:
+	case rule.HasValue(key):
 		l.Why = "the key is hot, and the rule's value list names it"
 	default:
 		l.Why = "the key is hot"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -117,6 +118,9 @@ func (b adaptiveBounds) viewLimit(l rules.Limit) *limitView {
 		v.Adaptive = true
 		v.Text += "; " + a.String()
 	}
+	if len(l.Priority) > 0 {
+		v.Text += ", first " + strings.Join(l.Priority, ", then ")
+	}
 	return v
 }
 
@@ -162,7 +166,7 @@ func limitSource(rule *rules.Rule, o *rules.Override, key hottype.Key, l *limitV
 	if o != nil && (o.Action == rules.ActionLimit || o.Action == rules.ActionBlock) {
 		return "override"
 	}
-	if rule.LimitFor(key) != rule.Limit {
+	if rule.HasValue(key) {
 		return "values"
 	}
 	return "rule"
