@@ -45,11 +45,15 @@ const (
 // answering is a gate whose verdict has the key of the request by real rules.
 type answering struct {
 	httplimit.Gate
-	set *rules.Set
-	v   hottype.Verdict
+	set  *rules.Set
+	v    hottype.Verdict
+	seen func(*hottype.Request) // if set, it is called with each request
 }
 
 func (g *answering) DecideForGateway(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+	if g.seen != nil {
+		g.seen(r)
+	}
 	v := g.v
 	if matches := g.set.Match(r, new(rules.Scratch)); len(matches) > 0 {
 		v.Key = hottype.Key(matches[len(matches)-1].Key)

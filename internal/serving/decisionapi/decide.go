@@ -182,7 +182,7 @@ func (d *Decider) decideCheck(r *http.Request, k *scratch, i int) verdict.Verdic
 	k.header = k.pairs[c.from:c.to]
 	k.req = hottype.Request{
 		Method: c.method, Host: c.host, Target: c.uri, Cost: c.cost,
-		Header: &k.header,
+		Header: &k.header, FromProxy: true, // the caller vouches for the fields, as for the client's address
 	}
 	httplimit.IdentifyText(&k.req, c.ip)
 	v := d.gate.Begin(r.Context(), time.Now(), &k.req, c.holds)

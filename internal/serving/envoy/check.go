@@ -78,7 +78,7 @@ func (s *Server) check(ctx context.Context, in *checkRequest) (any, error) {
 	if in.query != "" && !strings.Contains(target, "?") {
 		target += "?" + in.query
 	}
-	req := &hottype.Request{Method: in.method, Host: in.host, Target: target, Header: &in.headers}
+	req := &hottype.Request{Method: in.method, Host: in.host, Target: target, Header: &in.headers, FromProxy: true}
 	if in.joined {
 		req.Header = httplimit.JoinedHeaders{Header: &in.headers}
 	}

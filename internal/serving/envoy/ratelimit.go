@@ -146,7 +146,7 @@ type describedRequest struct {
 // Without path and generic_key the path is the domain. A leading colon of a key is ignored, so
 // that ":path" is path.
 func requestOf(domain string, d *descriptor) *describedRequest {
-	r := &describedRequest{request: hottype.Request{Method: "GET"}}
+	r := &describedRequest{request: hottype.Request{Method: "GET", FromProxy: true}}
 	path, target, query := domain, "", []byte(nil)
 	for _, e := range d.entries {
 		client := false

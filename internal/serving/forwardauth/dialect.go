@@ -37,9 +37,10 @@ const endpoint = "/check"
 // errNotFound is the error for a check that was sent to another path than the endpoint.
 var errNotFound = errors.New("checks go to " + endpoint)
 
-// requestOf returns the request that a check describes.
+// requestOf returns the request that a check describes. Its fields are the gateway's word: only gateways can ask, and
+// each sets or removes the fields by which a class has priority (docs/gateways.md).
 func (h *Handler) requestOf(r *http.Request) (hottype.Request, error) {
-	req := hottype.Request{Header: r.Header}
+	req := hottype.Request{Header: r.Header, FromProxy: true}
 	if h.cfg.Dialect == Path {
 		target, ok := strings.CutPrefix(r.RequestURI, h.cfg.PathPrefix)
 		if !ok || !strings.HasPrefix(target, "/") && target != "*" {

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -140,6 +141,42 @@ func TestClients_SetChangesTrust(t *testing.T) {
 	if before || !c.FromProxy(r) || c.Of(r).String() != "1.1.1.1" {
 		t.Error("trust did not change")
 	}
+}
+
+// Nothing that a client sends makes its fields count as those of a proxy, whatever the service calls the client.
+func TestHTTPGate_BelievesFieldsOfTrustedPeersAlone(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		peer := rapid.SampledFrom([]string{"10.1.1.1:1", "[fd00::5]:1", "203.0.113.9:1", "[2001:db8::5]:1", "@"})
+		trusted := rapid.SampledFrom([][]netip.Prefix{nil, prefixes("10.0.0.0/8", "fd00::/8")}).Draw(t, "trusted")
+		header := http.Header{}
+		for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-Forwarded-Proto", "X-User"} {
+			if rapid.Bool().Draw(t, name) {
+				header[name] = []string{rapid.SampledFrom([]string{"10.1.1.1", "for=10.1.1.1", "https"}).Draw(t, "value")}
+			}
+		}
+		r := request(peer.Draw(t, "peer"), header)
+		want := trusted != nil && !strings.HasPrefix(r.RemoteAddr, "203") && !strings.HasPrefix(r.RemoteAddr, "[2001")
+		asked, believed := 0, 0
+		decide := func(req *hottype.Request) hottype.Verdict {
+			if asked++; req.FromProxy {
+				believed++
+			}
+			return hottype.Verdict{Allowed: true}
+		}
+		g := httplimit.NewHTTPGate(httplimit.HTTPGateConfig{
+			Gate:    gateFunc{decide: decide, panics: new(int)},
+			Clients: httplimit.NewClients(trusted, rapid.SampledFrom([]string{"", "peer", "X-Real-IP"}).Draw(t, "from")),
+		})
+		g.Decide(r, hottype.Client{}, 0)
+		g.Decide(r, hottype.Client{Name: "10.1.1.1"}, 0)
+		g.DecideOpening(r, hottype.Client{}, 0)
+		g.DecideForCache(r)
+		g.ChargeKeys(r)
+		if asked != 5 || believed != map[bool]int{true: 5}[want] {
+			t.Fatalf("%s %v: %d of %d believed", r.RemoteAddr, header, believed, asked)
+		}
+	})
 }
 
 func TestParseClient(t *testing.T) {

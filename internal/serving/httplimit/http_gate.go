@@ -132,13 +132,15 @@ func (g *HTTPGate) recoverTo(v *verdict.Verdict) {
 }
 
 // gateRequest returns the gate's request for an HTTP request: its target as received, its Host, its client and its
-// header. releaseRequest returns it to the pool.
+// header, which is the client's own word unless the peer is a trusted proxy, also if the service names the client.
+// releaseRequest returns it to the pool.
 func (g *HTTPGate) gateRequest(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
-	req := g.requests.Get().(*hottype.Request)
+	req, peer := g.requests.Get().(*hottype.Request), peerOf(r)
 	req.Method, req.Host, req.Target = r.Method, r.Host, Target(r)
 	req.Client, req.Header, req.Cost = client, r.Header, cost
+	req.FromProxy = g.cfg.Clients.Trusts(peer)
 	if client.IsZero() {
-		g.cfg.Clients.Identify(req, peerOf(r), r.Header.Values)
+		g.cfg.Clients.Identify(req, peer, r.Header.Values)
 	}
 	if cost == 0 && g.cfg.Cost != nil {
 		req.Cost = g.cfg.Cost(r)

@@ -123,7 +123,7 @@ func TestAgent_AnswersEachCheck(t *testing.T) {
 	t.Parallel()
 	a := New(Config{Gate: gateFunc(func(r *hottype.Request) hottype.Verdict {
 		if r.Method != "PUT" || r.Host != "news.example" || r.Client.String() != "192.0.2.7" ||
-			r.Header.Get("user-agent") != "bot" {
+			r.Header.Get("user-agent") != "bot" || !r.FromProxy {
 			t.Errorf("%+v", r)
 		}
 		v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 9,

@@ -25,7 +25,7 @@ func decodeMessages(payload []byte) ([]check, error) {
 		if len(list) == maxMessages {
 			return nil, errFrame
 		}
-		c := check{isCheck: d.readText() == "check", request: hottype.Request{Method: http.MethodGet}}
+		c := check{isCheck: d.readText() == "check", request: hottype.Request{Method: http.MethodGet, FromProxy: true}}
 		for range int(d.readByte()) {
 			c.setArgument(d.readText(), d.readValue())
 		}
