@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
@@ -35,6 +36,7 @@ type Pipeline struct {
 
 	Gate      *gate.Gate
 	Crawlers  *reversedns.Verifier
+	Passes    *visitorpass.Passes // of the gate
 	Hot       *hotset.Replica
 	Tally     *tally.Tally          // nil if others count
 	Aggregate *aggregate.Aggregator // nil if others find hot keys
@@ -130,6 +132,8 @@ func (p *Pipeline) Wire(c Config, sink tally.Sink) {
 	p.Crawlers = reversedns.New(nil, c.Gate.Log)
 	p.Add(lifecycle.Sinks, "crawlers", p.Crawlers.Run)
 	c.Gate.Verifier = p.Crawlers
+	p.Passes = visitorpass.New(c.Rules.Namespace)
+	c.Gate.Passes = p.Passes
 	p.Gate = gate.New(c.Gate)
 }
 

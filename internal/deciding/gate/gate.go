@@ -40,6 +40,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
+	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -118,6 +119,8 @@ type Config struct {
 	Limiters func() int
 	// Verifier verifies the clients of classes that require it; nil means that no client is verified.
 	Verifier Verifier
+	// Passes issues and recognises passes of clients; nil issues and recognises none.
+	Passes *visitorpass.Passes
 	// Counter counts every request given to Decide; nil means that requests are not counted.
 	Counter Counter
 	// Instance names this process in reports.
