@@ -85,7 +85,7 @@ const (
 	cached   action = 'c' // answer from the gateway's cache, and ask if that lacks the answer
 )
 
-// hotKeyAction returns the treatment of a hot key.
+// hotKeyAction returns the treatment of a hot key. A denial to a class of clients is not valid for classes before it.
 func hotKeyAction(set *rules.Set, key hottype.Key) action {
 	r := set.RuleFor(key.Resource())
 	if r == nil {
@@ -94,7 +94,7 @@ func hotKeyAction(set *rules.Set, key hottype.Key) action {
 	if r.Cache != nil {
 		return cached
 	}
-	if l := r.LimitFor(key); l.Fair || l.Adaptive != nil || l.InFlight != nil {
+	if l := r.LimitFor(key); l.Fair || l.Adaptive != nil || l.InFlight != nil || len(l.Priority) > 0 {
 		return ask
 	}
 	return remember

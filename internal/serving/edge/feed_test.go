@@ -163,6 +163,17 @@ func TestFeed_RemembersOnlyDenialsForAllClients(t *testing.T) {
 		s.gate.SetOverrides([]rules.Override{{ID: "o", Key: "topic?id=1", Action: action, Rate: 1}})
 		s.expect("k "+want+" topic?id=1\n", false)
 	}
+	// A denial to others would shut members out. An override, and a value of the limit, keep the priority of the rule.
+	const priority = "limit: {rate: 5, burst: 9, priority: [member]"
+	for _, limit := range []string{priority + "}", priority + ", values: [{key: \"topic?id=1\", rate: 2}]}"} {
+		s := newSite(t, strings.Replace(feedRules, "limit: {rate: 5}", limit, 1)+
+			"classes: [{name: member, match: {header: X-User, pattern: .}}]\n")
+		s.publish(1, "topic?id=1")
+		s.expect("ask classes\nk a topic?id=1\n", false)
+		s.gate.SetOverrides([]rules.Override{{ID: "o", Key: "topic?id=1", Action: rules.ActionLimit, Rate: 1}})
+		s.since = ""
+		s.expect("ask classes\nk a topic?id=1\n", false)
+	}
 }
 
 // TestFeed_IsSmallForTenThousandKeys holds the size that docs/protocol.md states.
