@@ -51,6 +51,8 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 	}
 	if v.Allowed {
 		g.allowRequest(d, v)
+	} else if !d.withoutKeys {
+		d.offerPass(v) // priority.go
 	}
 
 	// The verdict is known. Limits that only count are judged now (watch.go), and statistics recorded.
@@ -180,6 +182,7 @@ func (g *Gate) recordDecision(d *decision, v *verdict.Verdict) {
 		d.override.state.Count(v.Allowed, 1)
 	}
 	if v.Cache == nil {
+		d.countPlaces(v)
 		for i := range d.keys {
 			if k := &d.keys[i]; k.denied || v.Allowed && !d.withoutKeys {
 				k.countDecision(v.Allowed)

@@ -64,6 +64,8 @@ type requestState struct {
 	charged       bool // some limit applies
 	reported      bool // the verdict has the numbers of some limit
 
+	proof proof // of classes, if a limit with priority asked for it
+
 	hasFair   bool // some key has a fair limit
 	hasRefund bool // some key refunds by the status of the response
 }

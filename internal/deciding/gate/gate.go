@@ -119,7 +119,7 @@ type Config struct {
 	Limiters func() int
 	// Verifier verifies the clients of classes that require it; nil means that no client is verified.
 	Verifier Verifier
-	// Passes issues and recognises passes of clients; nil issues and recognises none.
+	// Passes issues and recognises the passes of visitors and the grants of upstreams; nil means that there are none.
 	Passes *visitorpass.Passes
 	// Counter counts every request given to Decide; nil means that requests are not counted.
 	Counter Counter

@@ -30,6 +30,8 @@ type keyLimit struct {
 	inFlight *inFlight         // bounds the requests in flight; nil means unbounded
 	adaptive *adaptiveLimit    // nil if the rate does not follow an upstream
 	fair     *fairShare        // nil if the limit is not divided among clients
+	priority *priority         // nil if all requests have the same place
+	place    string            // class of the place, if there is a priority
 	refund   *hottype.Statuses // statuses of responses that refund the charge, or nil
 	shadow   bool              // of an override in shadow mode: nothing is charged to the key
 
@@ -56,6 +58,9 @@ func (g *Gate) findKeys(d *decision, v *verdict.Verdict) {
 		}
 		if k.h == nil {
 			continue
+		}
+		if k.h.priority != nil {
+			k.h = d.limitByPlace(k.h.priority, v) // priority.go
 		}
 		switch {
 		case k.h.action == rules.ActionBlock && d.blocked == 0:
@@ -155,6 +160,9 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	if l.Adaptive != nil && h.limited && h.action != rules.ActionLimit && !m.Malformed {
 		st.adaptRate(h, &l, now)
 	}
+	if !m.Malformed {
+		st.prioritise(h, l.Priority)
+	}
 	h.divideLimit(l.Fair, l.ClientHeader, before)
 	if next := (&hotset.Memo{Version: st.gen, Value: h}); !e.Memo.CompareAndSwap(memo, next) {
 		h.fair = nil // another goroutine was faster, and the limit is divided by its memo
@@ -184,6 +192,7 @@ func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *ov
 	}
 	h := &keyLimit{of: st, under: r, shadow: o.InShadow()}
 	st.applyOverride(h, o, state, r)
+	st.prioritise(h, r.Limit.Priority)
 	h.divideLimit(r.Limit.Fair && o.IsOneKey(), r.Limit.ClientHeader, memo)
 	if !state.memo.CompareAndSwap(memo, h) {
 		h.fair = nil // as in hotKeyLimit

@@ -23,6 +23,9 @@ type Stats struct {
 	// WouldDenyBy holds the number of WouldDeny requests by Verdict.WouldDenyRule, or nil if there are none.
 	WouldDenyBy map[string]uint64 `metric:"hotparam_gate_would_deny_by_rule_total" label:"rule" help:"Requests allowed that shadow mode would have denied, by the first cause: a rule, ip_fixed, ip_sliding, or the ID of an override. Up to 1000 causes have a label of their own; (other) holds the rest."`
 	Delayed     uint64            `metric:"hotparam_gate_delayed_total" help:"Requests allowed after a wait."`
+	// AllowedBy and DeniedBy hold the decisions of limits with priority by class, or are nil if there are none.
+	AllowedBy map[string]uint64 `metric:"hotparam_gate_priority_allowed_total" label:"class" help:"Requests that limits with priority allowed, by the class of their place; (other) holds requests of no such class."`
+	DeniedBy  map[string]uint64 `metric:"hotparam_gate_priority_denied_total" label:"class" help:"Requests that were denied under limits with priority, by the class of their place; (other) holds requests of no such class."`
 
 	guarded.Stats
 	CachedDenials uint64 `metric:"hotparam_gate_cached_denials_total" help:"Requests denied without a call to the store, because its last denial is still in force."`
@@ -41,10 +44,12 @@ const shards = 16
 type stats struct {
 	shards      [shards]shard
 	wouldDenyBy ruleCounts
-	next        atomic.Uint32
-	localErrors atomic.Uint64
-	refunded    atomic.Uint64
-	panics      atomic.Uint64
+	// allowedBy and deniedBy count decisions of limits with priority by class.
+	allowedBy, deniedBy ruleCounts
+	next                atomic.Uint32
+	localErrors         atomic.Uint64
+	refunded            atomic.Uint64
+	panics              atomic.Uint64
 }
 
 // shard is one set of counters, on cache lines of its own.
@@ -131,7 +136,8 @@ func (s *shard) countVerdict(v *verdict.Verdict) {
 // Stats reads the counters. Each is exact, but they are not read at the same instant.
 func (g *Gate) Stats() Stats {
 	out := Stats{LocalErrors: g.stats.localErrors.Load(), Refunded: g.stats.refunded.Load(),
-		Panics: g.stats.panics.Load(), WouldDenyBy: g.stats.wouldDenyBy.all()}
+		Panics: g.stats.panics.Load(), WouldDenyBy: g.stats.wouldDenyBy.all(),
+		AllowedBy: g.stats.allowedBy.all(), DeniedBy: g.stats.deniedBy.all()}
 	for i := range g.stats.shards {
 		g.stats.shards[i].addTo(&out)
 	}
