@@ -5,7 +5,7 @@
 --          in us; all in one hash slot
 -- ARGV[1]  how many charges
 -- and five for each charge:
--- ARGV[..] kind      't', 'f', 's', 'a', 'l' or 'w'
+-- ARGV[..] kind      't', 'f', 's', 'a', 'l' or 'w'; with a reserve "t<reserve>"; see limit_prelude
 --          cost      0 peeks; for a key that occurs before, all its costs so far
 --          room      see limit_prelude; 0 denies always
 --          unit      see limit_prelude, at least 1
@@ -46,14 +46,6 @@ end
 local reply, writes = {1}, {}
 for i = 1, n do
   local a = 5 * i - 3
-  local kind, cost, room, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4]
-  local capacity, slack = room, 0
-  fill = tonumber(fill) or fill
-  if kind == 't' then
-    slack = room % unit
-    capacity = (room - slack) / unit
-  end
-  local judge = judge_of(kind)
   --> read
   local extra = extras and extras[i]
   if extra and extra.lack > 0 and known == nil then
@@ -64,8 +56,8 @@ for i = 1, n do
     end
   end
 
-  local left, over, wait, used1, aux1, over1, ticks1, reset1, owed = judge(at, used, aux, clock, cost, room, unit, fill,
-    ticks)
+  local left, over, wait, used1, aux1, over1, ticks1, reset1, owed = judge_of(kind)(at, used, aux, clock, cost, room,
+    unit, fill, reserve, ticks)
   over = bound and min(over, max(bound, clock)) or over
 
   local allowed, retry = 1, 0

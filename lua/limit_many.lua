@@ -4,7 +4,7 @@
 -- KEYS[i]  a state, a string (see limit_prelude), each once; all in one hash slot
 -- ARGV[1]  how many shapes follow. A shape holds the terms that requests have in common:
 -- ARGV[..] how many charges, and five for each charge:
---            kind      a kind that "many" has; see limit_prelude
+--            kind      a kind that "many" has; with a reserve "t<reserve>"; see limit_prelude
 --            cost      0 peeks
 --            room      see limit_prelude; 0 denies always
 --            unit      see limit_prelude, at least 1
@@ -32,11 +32,11 @@
 -- A key that is not a string counts as absent and is overwritten, because it must not fail the requests beside it.
 
 -- The commonest call takes a shorter way: equal requests for one bucket, whose state was written under the same terms
--- or does not exist. Only five arguments are sent for it: cost, room, unit, fill and the number of requests. It
--- precedes the other kinds, so that their functions and tables are not built: 7 us inside Redis 7 instead of 12, for
--- any number of requests.
+-- or does not exist. Only five arguments are sent for it: cost, room, unit, fill and the number of requests; and, if
+-- there is one, the reserve. It precedes the other kinds, so that their functions and tables are not built: 7 us inside
+-- Redis 7 instead of 12, for any number of requests.
 --> bucket
-if #ARGV == 5 then
+if #ARGV < 7 then
   local call, key, tail = redis.call, KEYS[1], ' ' .. ARGV[3] .. ' ' .. ARGV[4]
   local text, digits, at, used, rest = call('MGET', key)[1], 0, 0, 0, tail
   if text then -- digits is where they begin behind the zeros
@@ -47,15 +47,16 @@ if #ARGV == 5 then
   end
   if rest == tail then
     local cost, room, unit, fill, n = ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0, ARGV[5] + 0
-    local capacity = (room - room % unit) / unit
+    local reserve = ARGV[6] and ARGV[6] + 0
+    local capacity = (room - room % unit - (reserve or 0)) / unit
     at, used = at + 0, used + 0
     local clock, k = max(now, at), n -- time never runs backwards (law U11)
-    local left, over, wait, used1, _, over1 = t_judge(at, used, 0, clock, cost, room, unit, fill)
+    local left, over, wait, used1, _, over1 = t_judge(at, used, 0, clock, cost, room, unit, fill, reserve)
     if n * cost > left then
       k = floor(left / cost)
     end
     if k > 1 then
-      _, _, _, used1, _, over1 = t_judge(at, used, 0, clock, k * cost, room, unit, fill)
+      _, _, _, used1, _, over1 = t_judge(at, used, 0, clock, k * cost, room, unit, fill, reserve)
     end
     local reset = left < capacity and over - clock or 0
     if k > 0 and cost > 0 then
@@ -76,7 +77,7 @@ if #ARGV == 5 then
       if cost > capacity then
         wait = -1
       elseif k > 0 then
-        _, _, wait = t_judge(clock, used1, 0, clock, cost, room, unit, fill)
+        _, _, wait = t_judge(clock, used1, 0, clock, cost, room, unit, fill, reserve)
       end
       reply[#reply], reply[#reply + 1] = wait, now
     end
@@ -87,17 +88,20 @@ end
 --> many
 local call, match, format = redis.call, string.match, string.format
 local names, args = KEYS, ARGV
-if #args == 5 then
-  args = {1, 1, 't', args[1], args[2], args[3], args[4], 1, args[5], 1, 0}
+if #args < 7 then
+  args = {1, 1, 't' .. (args[6] or ''), args[1], args[2], args[3], args[4], 1, args[5], 1, 0}
 end
 local texts = call('MGET', unpack(names))
 
 -- column holds the terms of one charge of a shape, and the state that the charge last used. All of it is in locals,
 -- which cost a third of the fields of tables. Returns four functions.
 local function column(kind, room, unit_text, fill_text)
+  local reserve = #kind > 1 and string.sub(kind, 2) + 0 or nil
+  kind = reserve and 't' or kind
   local judge = judge_of(kind)
   local unit, fill = unit_text + 0, fill_text + 0
-  local capacity = kind == 't' and (room - room % unit) / unit or room
+  local whole = kind == 't' and (room - room % unit) / unit or room -- as in limit_state
+  local capacity = reserve and whole - reserve / unit or whole
   -- The form of a state under these terms, and at this moment.
   local tail = kind == 's' and ' %d' or ' ' .. fill_text
   local digits = kind == 't' and '%017d' or '%d'
@@ -142,7 +146,7 @@ local function column(kind, room, unit_text, fill_text)
     if kind0 and at0 + 0 <= now + max_ahead then
       at = at0 + 0
       clock = max(now, at)
-      used, aux, bound = adopt(kind0, at, used0 + 0, unit0 + 0, aux0 + 0, kind, capacity, unit)
+      used, aux, bound = adopt(kind0, at, used0 + 0, unit0 + 0, aux0 + 0, kind, whole, unit)
       if clock >= bound then
         used, aux, bound = 0, 0, nil
       end
@@ -173,7 +177,7 @@ local function column(kind, room, unit_text, fill_text)
         end
       end
     end
-    left, over, wait, used1, aux1, over1 = judge(at, used, aux, clock, cost, room, unit, fill)
+    left, over, wait, used1, aux1, over1 = judge(at, used, aux, clock, cost, room, unit, fill, reserve)
     if bound and bound < over then
       over = bound
     end

@@ -16,10 +16,11 @@
 -- letter. A line "--> decide refund" names the scripts that contain the lines below it. The
 -- lines below "--> adopt" are inside adopt of limit_state, so they cost nothing elsewhere.
 -- "many" has the kinds that need neither ticks nor reset and owed:
---   judge(at, used, aux, now, cost, room, unit, fill, ticks): applies a cost to a state
---   of its kind and unit, with `now` not before `at`; room is the maximum of used: 't'
---   units, else cost. Returns
---     left   cost that fits before this one
+--   judge(at, used, aux, now, cost, room, unit, fill, reserve, ticks): applies a cost to a
+--   state of its kind and unit, with `now` not before `at`; room is the maximum of used:
+--   't' units, else cost; reserve is only for 't': the units of room that have to be left
+--   after the cost, or nil. Returns
+--     left   cost that fits before this one, beside the reserve
 --     over   when all is left again, `now` if it already is; 'w': when the state is the
 --            same as an absent one
 --     wait   time until a cost above left fits; only valid for such a cost

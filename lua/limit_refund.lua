@@ -23,12 +23,10 @@ for pass = 1, 2 do
   local refunds = pass == 1
   for i = 1, #KEYS do
     local a = 6 * i - 5
-    local kind, cost, room, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4]
-    local capacity = kind == 't' and (room - room % unit) / unit or room
-    fill = tonumber(fill) or fill
     --> read
     if pass == 2 then
-      local left, over, wait, _, _, _, _, reset = judge_of(kind)(at, used, aux, clock, 0, room, unit, fill, ticks)
+      local left, over, wait, _, _, _, _, reset = judge_of(kind)(at, used, aux, clock, 0, room, unit, fill,
+        reserve, ticks)
       over = bound and min(over, max(bound, clock)) or over
       if reset then
         over = min(over, clock + wait)

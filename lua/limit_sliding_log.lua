@@ -10,7 +10,7 @@
 --> decide refund
 local l_wrap = 1000000000000000
 
-local function l_judge(_, used, newest, now, cost, capacity, unit, fill, ticks)
+local function l_judge(_, used, newest, now, cost, capacity, unit, fill, _, ticks)
   local sub, format = string.sub, string.format
   if not ticks then -- no ticks, or all in one tick
     ticks = format('%15d', 0)

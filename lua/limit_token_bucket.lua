@@ -1,11 +1,12 @@
 -- limit_token_bucket: kind 't'. A bucket starts full; missing units run back evenly, fill units a microsecond, and unit
 -- units are a token. All is left again when no more units are missing than room has beyond whole tokens; room has such
--- units only with a wait. See internal/limitcore/token_bucket.go.
+-- units only with a wait. A charge with a reserve is judged as if the bucket had as many units less, but the state is
+-- that of the whole bucket. See internal/limitcore/token_bucket.go.
 --
 -- Cost: O(1), no redis.call.
 
 --> decide refund many
-local function t_judge(at, used, _, now, cost, room, unit, fill)
+local function t_judge(at, used, _, now, cost, room, unit, fill, reserve)
   local missing, over, slack = 0, now, room % unit
   if used > 0 then
     if used > room then
@@ -19,6 +20,9 @@ local function t_judge(at, used, _, now, cost, room, unit, fill)
     end
   end
   local left = room - missing
+  if reserve then
+    room, left = room - reserve, max(0, left - reserve)
+  end
   left = (left - left % unit) / unit
   if cost > left then
     return left, over, ceil_div(missing - (room - cost * unit), fill)

@@ -26,6 +26,9 @@ type charged struct {
 // encode appends a charge of the given cost in the form that the scripts take.
 func (c *charged) encode(args []any, cost int64) []any {
 	args = append(args, string(rune(c.Kind)), cost, c.Room(), c.Unit, c.Fill)
+	if c.Reserve > 0 {
+		args[len(args)-5] = fmt.Sprint(string(rune(c.Kind)), c.Reserve)
+	}
 	if c.Kind == limitcore.KindWarm {
 		args[len(args)-1] = fmt.Sprint(c.Fill, c.Warm, c.Queue)
 	}
@@ -37,7 +40,11 @@ func (b *batch) encode(args []any) []any {
 	args = append(args, len(b.keys))
 	args = append(args, b.keys...)
 	if c := &b.shapes[0][0]; len(b.requests) == 1 && len(b.keys) == 1 && c.Kind == limitcore.KindBucket {
-		return append(args, c.cost, c.Room(), c.Unit, c.Fill, b.requests[0].wantedCount()) // the shorter way
+		args = append(args, c.cost, c.Room(), c.Unit, c.Fill, b.requests[0].wantedCount()) // the shorter way
+		if c.Reserve > 0 {
+			args = append(args, c.Reserve)
+		}
+		return args
 	}
 	args = append(args, len(b.shapes))
 	for _, shape := range b.shapes {

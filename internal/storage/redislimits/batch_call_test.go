@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -85,19 +86,21 @@ func requestsOf(args []any) (all string) {
 	n := number()
 	keys := args[:n]
 	args = args[n:]
-	if len(args) == 5 {
-		args = []any{1, 1, "t", args[0], args[1], args[2], args[3], 1, args[4], 1, 0}
+	if len(args) < 7 {
+		args = []any{1, 1, "t" + fmt.Sprint(args[5:]...), args[0], args[1], args[2], args[3], 1, args[4], 1, 0}
 	}
 	shapes := make([][]charged, number())
 	for s := range shapes {
 		for range number() {
+			kind := args[0].(string)
 			c := charged{
-				limitcore.Compiled{Kind: limitcore.Kind([]rune(args[0].(string))[0]), Capacity: args[2].(int64),
+				limitcore.Compiled{Kind: limitcore.Kind(kind[0]), Capacity: args[2].(int64),
 					Unit: args[3].(int64), Fill: args[4].(int64)},
 				args[1].(int64),
 			}
 			if c.Kind == limitcore.KindBucket { // the script's capacity is in units
-				c.Capacity, c.Slack = c.Capacity/c.Unit, c.Capacity%c.Unit
+				c.Reserve, _ = strconv.ParseInt(kind[1:], 10, 64)
+				c.Capacity, c.Slack = (c.Capacity-c.Reserve)/c.Unit, c.Capacity%c.Unit
 			}
 			shapes[s], args = append(shapes[s], c), args[5:]
 		}

@@ -81,6 +81,8 @@ func TestBatchOfEqualsMatchesMemoryStore(t *testing.T) {
 	specs := []limit.Spec{
 		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
 		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20, Wait: 5 * time.Millisecond},
+		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20, Reserve: 5},
+		{Algorithm: limit.GCRA, Limit: 4, Window: 7 * time.Millisecond, Burst: 19, Reserve: 16},
 		{Algorithm: limit.TokenBucket, Limit: 3_000_000, Window: time.Second, Burst: 9},
 		{Algorithm: limit.FixedWindow, Limit: 12, Window: time.Second},
 	}
@@ -161,7 +163,10 @@ func compare(rt *rapid.T, m *limit.Memory, now time.Time, charges []limit.Charge
 func drawRequest(rt *rapid.T) []limit.Charge {
 	specs := []limit.Spec{
 		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
+		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20, Reserve: 5},
+		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20, Reserve: 17},
 		{Algorithm: limit.TokenBucket, Limit: 3_000_000, Window: time.Second, Burst: 50},
+		{Algorithm: limit.TokenBucket, Limit: 3_000_000, Window: time.Second, Burst: 50, Reserve: 25},
 		{Algorithm: limit.LeakyBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 19, Wait: 5 * time.Millisecond},
 		{Algorithm: limit.FixedWindow, Limit: 12, Window: time.Second},
 		{Algorithm: limit.SlidingWindow, Limit: 17, Window: 300 * time.Millisecond},
