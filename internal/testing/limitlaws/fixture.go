@@ -55,6 +55,8 @@ func Run(t *testing.T, open func(t testing.TB) Fixture) {
 		"FirstSeen":  testFirstSeen,
 		"TakeUpTo":   testAtMost,
 		"WarmUp":     testWarmUp,
+		"Reserve":    testReserve,
+		"Isolation":  testIsolation,
 	}
 	for name, law := range laws {
 		t.Run(name, func(t *testing.T) {

@@ -34,14 +34,27 @@ func drawSpec(rt *rapid.T) limit.Spec {
 		if draw := algorithms[s.Algorithm].draw; draw != nil {
 			draw(rt, &s)
 		}
-		if limitcore.Spec(s).Even() && rapid.IntRange(0, 2).Draw(rt, "waits") == 0 {
-			s.Wait = s.Window / time.Duration(rapid.Int64Range(1, 50).
-				Draw(rt, "wait")) / time.Microsecond * time.Microsecond
+		switch rapid.IntRange(0, 5).Draw(rt, "option") {
+		case 0, 1:
+			if limitcore.Spec(s).Even() {
+				s.Wait = s.Window / time.Duration(rapid.Int64Range(1, 50).
+					Draw(rt, "wait")) / time.Microsecond * time.Microsecond
+			}
+		case 2:
+			s = drawReserve(rt, s)
 		}
 		if s.Validate() == nil {
 			return s
 		}
 	}
+}
+
+// drawReserve returns a spec with a random reserve that otherwise equals s, or without one if s supports none.
+func drawReserve(rt *rapid.T, s limit.Spec) limit.Spec {
+	if s.Reserve = rapid.Int64Range(0, max(s.Burst, 0)).Draw(rt, "reserve"); s.Validate() != nil {
+		s.Reserve = 0
+	}
+	return s
 }
 
 // additive reports whether at one instant all costs together are no more than the capacity. A warm-up allows each cost,
@@ -56,14 +69,14 @@ func drawAdditive(rt *rapid.T) limit.Spec {
 	}
 }
 
-// drawSpecs draws specs that follow each other on one subject: two of any kind, and two like the first with other
-// numbers.
+// drawSpecs draws specs that follow each other on one subject: two of any kind, and three like the first with another
+// limit, burst or reserve.
 func drawSpecs(rt *rapid.T, draw func(*rapid.T) limit.Spec) []limit.Spec {
 	specs := []limit.Spec{draw(rt), draw(rt)}
 	half, more := specs[0], specs[0]
 	half.Limit, half.Burst = half.Limit/2, half.Burst/2
 	more.Limit++
-	for _, s := range []limit.Spec{half, more} {
+	for _, s := range []limit.Spec{half, more, drawReserve(rt, specs[0])} {
 		if s.Validate() == nil {
 			specs = append(specs, s)
 		}
@@ -71,8 +84,9 @@ func drawSpecs(rt *rapid.T, draw func(*rapid.T) limit.Spec) []limit.Spec {
 	return specs
 }
 
-// drawExtras draws blocks, and buckets that start with a deficit.
+// drawExtras draws blocks, and buckets that start with a deficit, which no limit with a reserve has.
 func drawExtras(rt *rapid.T, s limit.Spec) limit.Spec {
+	s.Reserve = 0
 	if s.Algorithm == limit.TokenBucket && rapid.Bool().Draw(rt, "lacks") {
 		s.InitialDeficit = rapid.Int64Range(0, s.Burst).Draw(rt, "lack")
 	}

@@ -123,6 +123,7 @@ func testBadInput(t *testing.T, f Fixture) {
 		logged(limitcore.MaxLog+1, 1000), bucketed(1, 1000, 0), bucketed(1, 1000, 3), bucketed(1, 1000, 1001),
 		anchored(-1, 1000), fixed(-1, 1000), fixed(1, 0), sliding(1, -1),
 		{Algorithm: limit.FixedWindow, Limit: 1, Window: 1500 * time.Nanosecond},
+		{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 2, Reserve: 2},
 		sliding(1<<40, 60_000), bucket(1<<40, 7, 60_000), fixed(1<<53, 1000),
 	} {
 		rejected("bad spec", nil, 2, charge("a", good, 1), charge("b", bad, 1))

@@ -119,6 +119,7 @@ func testBlock(t *testing.T, f Fixture) {
 		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
 		var until, length int64
 		spec := drawSpec(rt)
+		spec.Reserve = 0
 		spec.Block = time.Duration(rapid.Int64Range(1, 2*micros(spec.Window)).Draw(rt, "block")) * time.Microsecond
 		spec.BlockMax = spec.Block * 4
 		if spec.Validate() != nil {
