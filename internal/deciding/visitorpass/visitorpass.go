@@ -16,14 +16,10 @@
 package visitorpass
 
 import (
-	"cmp"
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"hash"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,9 +31,6 @@ const (
 	Life, ClassLife = 24 * time.Hour, time.Hour
 	// maxAhead is the maximum by which the clock of the limiter that issued a pass may be ahead.
 	maxAhead = 2 * time.Second
-	// maxDays is the number of days whose secrets are kept: passes of two days are valid at a time, and the secret of
-	// the next day is known before that day begins.
-	maxDays = 3
 	// maxClass is the maximum length of the name of a class.
 	maxClass = 128
 
@@ -55,15 +48,6 @@ const (
 // encoding is strict so that each pass has one spelling.
 var encoding = base64.RawURLEncoding.Strict()
 
-// Secret signs the passes of one day.
-type Secret [32]byte
-
-// String hides the secret from logs.
-func (Secret) String() string { return "(secret)" }
-
-// Day returns the number of the day of a time, which is the day whose secret signs the passes issued at that time.
-func Day(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
-
 // Passes issues and recognises the passes of a namespace. Any number of goroutines may use it. A nil Passes, and one
 // without secrets, issues and recognises no pass.
 type Passes struct {
@@ -73,47 +57,11 @@ type Passes struct {
 	days atomic.Pointer[[]day]
 }
 
-// day holds the signers of one day, the newest first. It is immutable.
-type day struct {
-	number  int64
-	signers []*signer // one or two
-}
-
 // New returns Passes without secrets.
 func New(namespace string) *Passes {
 	p := &Passes{namespace: namespace}
 	p.days.Store(new([]day))
 	return p
-}
-
-// SetSecret makes a secret the one that signs the passes of a day, whose number Day returns. The day's former secret is
-// still accepted, so that passes survive a store of secrets that has lost them. Secrets of old days are forgotten.
-func (p *Passes) SetSecret(number int64, s Secret) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	signers := p.signersOf(number)
-	if len(signers) > 0 && signers[0].secret == s {
-		return
-	}
-	changed := day{number: number, signers: append([]*signer{newSigner(s)}, signers[:min(len(signers), 1)]...)}
-	days := append([]day{changed}, slices.DeleteFunc(slices.Clone(*p.days.Load()), func(d day) bool {
-		return d.number == number
-	})...)
-	slices.SortFunc(days, func(a, b day) int { return cmp.Compare(b.number, a.number) })
-	days = days[:min(len(days), maxDays)]
-	p.days.Store(&days)
-}
-
-// HasSecret reports whether passes can be issued on a day.
-func (p *Passes) HasSecret(number int64) bool { return p != nil && len(p.signersOf(number)) > 0 }
-
-func (p *Passes) signersOf(number int64) []*signer {
-	for _, d := range *p.days.Load() {
-		if d.number == number {
-			return d.signers
-		}
-	}
-	return nil
 }
 
 // Issue returns a new visitor pass of a client as "NAME=VALUE" of a cookie, or "" if there is no secret for the day or
@@ -174,12 +122,16 @@ func (p *Passes) Granted(now time.Time, cookies string) (class string, ok bool) 
 
 // issue returns prefix and the signed second of now.
 func (p *Passes) issue(now time.Time, purpose byte, prefix, subject string) string {
-	if !p.HasSecret(Day(now)) {
+	if p == nil {
+		return ""
+	}
+	signers := p.signersOf(Day(now))
+	if len(signers) == 0 {
 		return ""
 	}
 	var signed [secondSize + signatureSize]byte
 	binary.BigEndian.PutUint32(signed[:], uint32(now.Unix()))
-	signature := p.signersOf(Day(now))[0].sign(purpose, signed[:secondSize], subject, p.namespace)
+	signature := signers[0].sign(purpose, signed[:secondSize], subject, p.namespace)
 	copy(signed[secondSize:], signature[:])
 	var text [encodedSize]byte
 	encoding.Encode(text[:], signed[:])
@@ -207,38 +159,6 @@ func (p *Passes) verify(now time.Time, life time.Duration, purpose byte, subject
 		}
 	}
 	return 0, false
-}
-
-// signer signs with one secret.
-type signer struct {
-	secret Secret
-	states sync.Pool // of *signerState
-}
-
-// signerState holds the memory of one signature, because a hash.Hash lets its arguments escape.
-type signerState struct {
-	mac     hash.Hash
-	message []byte
-	sum     [sha256.Size]byte
-}
-
-func newSigner(s Secret) *signer {
-	return &signer{secret: s, states: sync.Pool{New: func() any {
-		return &signerState{mac: hmac.New(sha256.New, s[:])}
-	}}}
-}
-
-// sign returns the signature of a message: the purpose, the second, the subject after its length, and the namespace.
-func (s *signer) sign(purpose byte, second []byte, subject, namespace string) (signature [signatureSize]byte) {
-	state := s.states.Get().(*signerState)
-	state.message = append(append(state.message[:0], purpose), second...)
-	state.message = append(append(state.message, byte(len(subject))), subject...)
-	state.message = append(state.message, namespace...)
-	state.mac.Reset()
-	state.mac.Write(state.message)
-	copy(signature[:], state.mac.Sum(state.sum[:0]))
-	s.states.Put(state)
-	return signature
 }
 
 // network is the /24 or the /48 of a client, in the form of IPv6.
