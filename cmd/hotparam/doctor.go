@@ -83,7 +83,7 @@ func (c *doctorCmd) expectedOf(set *rules.Set, names canon.Names) doctor.Expecte
 	want := doctor.Expected{
 		Window: defaultWindow, Plain: c.Names.Style == "plain", Budget: c.Gate.Budget, HotTTL: c.Detect.HotTTL,
 		Lateness: c.Detect.Lateness, FromGraphite: c.Graphite.URL != "", Prefix: c.Graphite.Prefix,
-		RulesInRedis: c.Rules == "redis:",
+		RulesInRedis: c.Rules == "redis:", Passes: set.UsesProofs(),
 	}
 	key := hottype.Key("topic?id=42")
 	for i, r := range set.Rules {

@@ -73,6 +73,8 @@ type Expected struct {
 	Metrics []string
 	// RulesInRedis is true if programs read their rules from Redis.
 	RulesInRedis bool
+	// Passes is true if limiters share secrets of passes in Redis.
+	Passes bool
 	// Budget is the longest wait for Redis in a decision.
 	Budget time.Duration
 	// HotTTL is how long a hot key lasts without being published again.

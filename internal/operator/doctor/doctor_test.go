@@ -206,6 +206,8 @@ func TestRedis_FindsWrongSettings(t *testing.T) {
 		change(&in)
 		return Redis(in, want())
 	}
+	withoutPasses := redisclient.Rights{User: "ann",
+		Passes: []redisclient.Denied{{Right: "~hp:{news}:pass:*", Err: "NOPERM"}}}
 	withRules := func(r redisclient.Rights) []Finding {
 		in, a := good, want()
 		in.Rights, a.RulesInRedis = r, true
@@ -268,6 +270,12 @@ func TestRedis_FindsWrongSettings(t *testing.T) {
 			in.Rights = redisclient.Rights{User: "ann",
 				Rules: []redisclient.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}
 		}), OK, ""},
+		{"passes that nobody has", with(func(in *redisclient.Inspection) { in.Rights = withoutPasses }), OK, ""},
+		{"secrets of passes that may not be read", func() []Finding {
+			in, a := good, want()
+			in.Rights, a.Passes = withoutPasses, true
+			return Redis(in, a)
+		}(), Fail, "user ann lacks ~hp:{news}:pass:*"},
 		{"cannot even connect", with(func(in *redisclient.Inspection) {
 			in.Err, in.Rights = "NOPERM", redisclient.Rights{User: "ann",
 				Limiter: []redisclient.Denied{{Right: "+client|setname", Err: "NOPERM"}}}

@@ -87,6 +87,9 @@ func (l *list) redisRights(in redisclient.Inspection, want Expected) {
 	if want.RulesInRedis {
 		l.redisRules(in.Rights)
 	}
+	if want.Passes {
+		l.redisDenied(in.Rights.User, in.Rights.Passes)
+	}
 	for _, name := range in.Missing {
 		l.addFailure(Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)),
 			Why: "the programs need it", Fix: "a server that has it: docs/deploy.md names the tested ones"})

@@ -1,5 +1,7 @@
 package redisclient
 
+import "strconv"
+
 // Keys builds the names of every key and channel of one namespace, except the keys of limits, which package redislimits
 // builds. All carry the hash tag {namespace}, so that one script may use several of them on a cluster. No other code
 // composes key names.
@@ -113,6 +115,12 @@ func (k Keys) Commands() string { return k.prefix + "command:log" }
 
 // CommandNotice is a channel. Its messages are the versions of commands just sent.
 func (k Keys) CommandNotice() string { return k.prefix + "command:notice" }
+
+// PassSecret is a string, the secret that signs the passes of a day, in base64. It expires when no pass of that day is
+// valid any more.
+func (k Keys) PassSecret(day int64) string {
+	return k.prefix + "pass:secret:" + strconv.FormatInt(day, 10)
+}
 
 // Probe is a string without meaning. Programs that may write reports write it to test whether the server takes writes.
 // It expires after a second.

@@ -14,7 +14,7 @@ func TestKeys_CarryTheHashTag(t *testing.T) {
 		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
 		k.OverrideChanges(), k.OverrideChangeIndex(), k.OverrideAuthors(), k.OverrideRemoved(), k.OverrideAuditState(),
 		k.OverrideLog(),
-		k.Report("a"), k.ReportIndex(), k.Commands(), k.CommandNotice(),
+		k.Report("a"), k.ReportIndex(), k.Commands(), k.CommandNotice(), k.PassSecret(7), k.PassSecret(8),
 	} {
 		if !strings.HasPrefix(name, "hp:{news}:") || seen[name] {
 			t.Errorf("%q", name)

@@ -30,6 +30,8 @@ type Rights struct {
 	// Rules holds the missing rights without which a program cannot follow the rules in Redis, RulesChange those
 	// without which its admin listener cannot change them, and it cannot write back rules that Redis lost.
 	Rules, RulesChange []Denied
+	// Passes holds the missing right without which limiters share no secrets of passes.
+	Passes []Denied
 }
 
 // trial is a command that the programs or their scripts use, and the word of the documented users that allows it. A
@@ -90,6 +92,8 @@ func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 	rules := c.keys.Prefix() + "rules:"
 	r.Rules = c.tryFamily(ctx, in, rules, "%R~"+rules+"*", "get")
 	r.RulesChange = c.tryFamily(ctx, in, rules, "~"+rules+"*", "del")
+	passes := c.keys.Prefix() + "pass:"
+	r.Passes = c.tryFamily(ctx, in, passes, "~"+passes+"*", "get", "del")
 	// A right that the limiter lacks already is reported once.
 	r.Aggregator = slices.DeleteFunc(r.Aggregator, func(d Denied) bool {
 		return slices.ContainsFunc(r.Limiter, func(l Denied) bool { return l.Right == d.Right })

@@ -43,6 +43,7 @@ func TestInspect_NamesEachMissingRight(t *testing.T) {
 		"%R~hp:{news}:command:*":  "%R~hp:{news}:command:* ",
 		"%R~hp:{news}:rules:*":    "", // only for rules in Redis
 		"~hp:{news}:report:*":     "~hp:{news}:report:* ",
+		"~hp:{news}:pass:*":       "", // only for rules with classes that are proved by passes
 		"~hp:{news}:limit:*":      "~hp:{news}:limit:* ",
 		"~hp:{news}:block:*":      "~hp:{news}:block:* ",
 		"~hp:{news/*}:*":          "", // only on a cluster
@@ -56,6 +57,9 @@ func TestInspect_NamesEachMissingRight(t *testing.T) {
 			change == "%R~hp:{news}:rules:*" && got != change+" " {
 			t.Errorf("limiter %s: lacks %q to follow rules, %q to change them", change, got,
 				rights(in.Rights.RulesChange))
+		}
+		if got, lacks := rights(in.Rights.Passes), change == "~hp:{news}:pass:*"; lacks != (got == "~hp:{news}:pass:* ") {
+			t.Errorf("limiter %s: lacks %q for passes", change, got)
 		}
 		if got := rights(in.Rights.Aggregator); change == "" &&
 			got != "+publish ~hp:{news}:hot:* ~hp:{news}:override:* ~hp:{news}:command:* " {

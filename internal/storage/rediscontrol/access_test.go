@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
@@ -24,6 +25,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		k.OverrideChanges(), k.OverrideChangeIndex(), k.OverrideAuthors(), k.OverrideRemoved(), k.OverrideAuditState(),
 		k.OverrideLog(),
 		k.Report("<instance>"), k.ReportIndex(), k.Commands(), k.CommandNotice(), k.Bounds(), k.BoundsOwner(),
+		strings.TrimSuffix(k.PassSecret(0), "0") + "<day>",
 	} {
 		if !strings.Contains(text, "`"+name) {
 			t.Errorf("docs/redis.md does not tell of %s", name)
@@ -86,6 +88,8 @@ func TestACLs_SufficeAsDocumented(t *testing.T) {
 	commands := followCommands(t, limiter)
 	check("command", aggregator.SendCommand(ctx, report.Command{Action: report.CommandReset, Key: "k"}))
 	redistest.Next(t, commands, "command")
+	_, err = limiter.AgreeOnSecrets(ctx, []visitorpass.DaySecret{secretOf(visitorpass.Day(now()), 1)})
+	check("secret", err)
 	_, err = aggregator.Overrides().Audit(ctx, 1)
 	check("audit", err)
 	rejected := func(what string, err error) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisclient"
@@ -63,6 +64,8 @@ func (m mortal) overrides() {
 		check("PublishBounds", err)
 	}
 
+	_, err := m.c.AgreeOnSecrets(ctx, []visitorpass.DaySecret{secretOf(0, 1), secretOf(visitorpass.Day(now()), 1)})
+	check("AgreeOnSecrets", err)
 	check("SendCommand", m.c.SendCommand(ctx, report.Command{Action: report.CommandPurge, Key: "topic?id=1"}))
 	for i := range int64(2) {
 		check("Write of rules", m.c.Rules().Write(ctx, i, &rules.Stored{Revision: rules.Revision{Version: i + 1}}))

@@ -57,6 +57,7 @@ func TestOnServerAndCluster(t *testing.T) {
 		"broken-set-does-not-stop-the-others":  testBrokenSetDoesNotStopTheOthers,
 		"overrides-are-kept-with-their-author": testOverridesAreKeptWithTheirAuthor,
 		"broken-overrides":                     testBrokenOverrides,
+		"limiters-agree-on-secrets":            testLimitersAgreeOnSecrets,
 		"two-followers-see-a-change":           testTwoFollowersSeeAChange,
 		"lost-override-notices-heal":           testLostOverrideNoticesHeal,
 		"many-writers-of-one-override":         testManyWritersOfOneOverride,
