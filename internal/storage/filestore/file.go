@@ -5,6 +5,7 @@
 //	DIR/overrides.json      {"version": 1, "last": …, "overrides": […]}, replaced as a whole
 //	DIR/overrides.journal   the changes since, one a line; see journaledFile
 //	DIR/audit.jsonl         one change a line, oldest first: 30 days, as far as they fit into 64 MiB
+//	DIR/pass-secrets.json   the secrets of visitor passes; see PassSecrets
 //	DIR/lock                held while a process has the directory open
 //
 // Callers put and delete overrides with the name of their author. The package returns the list and the audit, and calls
@@ -260,7 +261,7 @@ func writeSynced(path string, flag int, data []byte) error {
 }
 
 func (f dirDisk) removeTempFiles() error {
-	for _, name := range []string{overridesFile, auditFile} {
+	for _, name := range []string{overridesFile, auditFile, passSecretsFile} {
 		if err := os.Remove(f.pathOf(name + tempSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("filestore: %w", err)
 		}
