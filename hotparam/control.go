@@ -173,6 +173,7 @@ func newAlone(cfg *Config, parts pipeline.Config) (*pipeline.Connected, *filesto
 			cfg.Log.Warn("hotparam: Config.StateDir is not as it was left: " + missing)
 		}
 	}
+	p.KeepSecrets(store.PassSecrets(cfg.Log))
 	p.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
 		wait.Every(ctx, time.Minute, func() {
 			if _, err := store.Trim(time.Now()); err != nil {

@@ -2,6 +2,7 @@ package hotparam_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -324,5 +325,38 @@ func TestBegin(t *testing.T) {
 		second.Done()
 		first.ResponseStarted(200)
 		first.Done()
+	}
+}
+
+// TestPipeline_KeepsSecretsOfPassesInStateDir runs a pipeline twice. The second run has the secrets of the first, so that
+// it recognises the passes from before the restart.
+func TestPipeline_KeepsSecretsOfPassesInStateDir(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "state", "pass-secrets.json")
+	var first map[string]string // by day
+	for range 2 {
+		stop := run(newPipeline(t, hotparam.Config{StateDir: filepath.Dir(file)}, `
+rules: [{name: pages, match: {path: /}, params: [], hot: {rate: 10}, limit: {rate: 8, priority: [visitor]}}]
+classes: [{name: visitor, pass_age: 10s}]
+`))
+		var kept struct{ Secrets map[string]string }
+		redistest.Eventually(t, "secrets", func() bool {
+			text, err := os.ReadFile(file)
+			return err == nil && json.Unmarshal(text, &kept) == nil
+		})
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = kept.Secrets
+		}
+		for day, secret := range first {
+			if kept.Secrets[day] != secret {
+				t.Errorf("another secret of day %s after a restart", day)
+			}
+		}
+	}
+	if len(first) == 0 {
+		t.Error("no secrets")
 	}
 }

@@ -10,6 +10,7 @@ package pipeline
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"time"
 
@@ -49,6 +50,7 @@ type Pipeline struct {
 	Reported func(*report.Limiter)
 	cache    *respcache.Cache // nil without a cache
 	now      func() time.Time
+	log      *slog.Logger
 	more     []func() any
 }
 
@@ -121,6 +123,9 @@ func (p *Pipeline) Report(now time.Time) report.Limiter {
 func (p *Pipeline) Wire(c Config, sink tally.Sink) {
 	if p.now = c.Now; p.now == nil {
 		p.now = time.Now
+	}
+	if p.log = c.Gate.Log; p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
 	}
 	c.Gate.Rules, c.Gate.Hot = c.Rules, p.Hot
 	if sink != nil {

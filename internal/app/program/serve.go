@@ -149,6 +149,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	if l.parts, err = pipeline.InProcess(parts, found); err != nil {
 		return nil, errors.Join(err, l.overrides.Close())
 	}
+	l.parts.KeepSecrets(l.overrides.PassSecrets(opts.Log))
 	if err := l.listen(ctx, opts); err != nil {
 		return nil, errors.Join(err, l.close())
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,34 @@ func TestCommand_ServesByAFileOfOtherPrograms(t *testing.T) {
 	}
 	if kept, err := os.ReadDir(history); len(kept) == 0 {
 		t.Errorf("no history is kept: %v", err)
+	}
+}
+
+// TestCommand_KeepsSecretsOfPasses serves by rules with a class of visitors: their secret is in the state directory, and
+// not in the log.
+func TestCommand_KeepsSecretsOfPasses(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer // read when serve has ended
+	dir, ended := t.TempDir(), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	file := writeRules(t, "classes: [{name: visitor, pass_age: 10s}]\n")
+	go func() {
+		ended <- run(ctx, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			"--config", file, "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--state.dir", dir,
+			"--admin.listen=")
+	}()
+	var secrets []byte
+	for began := time.Now(); len(secrets) == 0 && time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+		secrets, _ = os.ReadFile(filepath.Join(dir, "pass-secrets.json"))
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	found := regexp.MustCompile(`[A-Za-z0-9+/]{43}=`).Find(secrets)
+	if len(found) == 0 || bytes.Contains(log.Bytes(), found) {
+		t.Errorf("secret of %d bytes; or the log has it:\n%s", len(found), &log)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
+	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/logbound"
@@ -57,6 +58,7 @@ func groups() []group {
 		of[historystore.Stats]("history", "aggregator, serve"),
 		of[notify.Stats]("notify", "aggregator, serve"),
 		of[gate.Stats]("gate", "limiter-sidecar, serve"),
+		of[visitorpass.Stats]("passes", "limiter-sidecar, serve"),
 		of[proxy.Stats]("proxy", "limiter-sidecar, serve"),
 		of[respcache.Stats]("cache", "limiter-sidecar, serve"),
 		of[[]respcache.SilentStats]("cache, by rule", "limiter-sidecar, serve"),

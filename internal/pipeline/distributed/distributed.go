@@ -66,6 +66,7 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 	c.Gate.Slots, c.Gate.Refunds = limits, refunds
 	p.Add(lifecycle.Buffers, "refunds", refunds.Run)
 	p.Wire(c, s.Sink)
+	p.KeepSecrets(p.Feed)
 	p.Add(lifecycle.Buffers, "windows", p.Windows.Run)
 	if r, ok := s.Sink.(interface{ Run(context.Context) error }); ok {
 		p.Add(lifecycle.Sinks, "sink", r.Run)
