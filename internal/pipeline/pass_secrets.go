@@ -20,7 +20,7 @@ type SecretStore interface {
 	AgreeOnSecrets(ctx context.Context, proposals []visitorpass.DaySecret) ([]visitorpass.DaySecret, error)
 }
 
-// KeepSecrets adds a part that gives the gate's passes their secrets from a store, while some class of the rules is
+// KeepSecrets adds a part that sets the secrets of the gate's passes from a store, while some class of the rules is
 // proved by passes. Call it before Run.
 func (p *Pipeline) KeepSecrets(store SecretStore) {
 	p.AddStats(func() any { return p.passStats() })
@@ -40,8 +40,8 @@ func (p *Pipeline) KeepSecrets(store SecretStore) {
 	})
 }
 
-// agreeOnSecrets gives the passes the secrets of the store, and the store the secrets that it lacks: those that this
-// process knows, in case the store has lost them, and new ones for today and tomorrow.
+// agreeOnSecrets sets the secrets of the passes from the store. It proposes to the store the secrets that this process
+// knows, because the store may have lost them, and new secrets for today and tomorrow.
 func (p *Pipeline) agreeOnSecrets(ctx context.Context, store SecretStore) error {
 	if !p.Gate.Rules().UsesProofs() {
 		return nil

@@ -57,8 +57,8 @@ func findCookies(cookies, named string) (values [2]string) {
 	return values
 }
 
-// isSeparator reports whether c stands between two cookies. A comma does where lines of the field were joined as those
-// of a list.
+// isSeparator reports whether c stands between two cookies. It may be a comma, because some gateways join the lines of
+// a field as they join a list.
 func isSeparator(c byte) bool { return c == ';' || c == ' ' || c == ',' || c == '\t' }
 
 // Strip removes the cookies of passes from the Cookie lines of a request's header, and the field if nothing is left. It

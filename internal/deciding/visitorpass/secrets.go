@@ -65,8 +65,8 @@ type day struct {
 	signers []*signer // one or two
 }
 
-// SetSecret makes a secret the one that signs the passes of a day, whose number Day returns. The day's former secret is
-// still accepted, so that passes survive a store of secrets that has lost them. Secrets of old days are forgotten.
+// SetSecret sets the secret that signs the passes of a day, whose number Day returns. The day's former secret is still
+// accepted, so that passes survive if the store of secrets loses its data. Secrets of old days are forgotten.
 func (p *Passes) SetSecret(number int64, s Secret) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,8 +95,8 @@ func (p *Passes) signersOf(number int64) []*signer {
 	return nil
 }
 
-// NeededSecrets returns the days whose secrets are needed at a time, with the secrets that sign: yesterday, whose passes
-// are still recognised, today, and tomorrow in the last hour before it.
+// NeededSecrets returns the days whose secrets are needed at a time, with the secrets that sign: yesterday, whose
+// passes are still recognised, today, and tomorrow in the last hour before it.
 func (p *Passes) NeededSecrets(now time.Time) (needed []DaySecret) {
 	for number := Day(now) - 1; number <= Day(now.Add(earlyBy)); number++ {
 		d := DaySecret{Day: number}

@@ -1,18 +1,18 @@
-// Package visitorpass makes and recognises passes: signed cookies by which a limiter knows a client again without
-// keeping anything about it.
+// Package visitorpass issues and recognises passes: signed cookies by which a limiter recognises a client, although it
+// keeps no data about clients.
 //
-// A visitor pass comes with a denial, and says since when its holder has had it. A client that returns it keeps cookies
-// and has waited, as browsers do and most crawlers do not. It holds the second of its issue and a signature
-// (HMAC-SHA256) over that second, the network of the client (/24 or /48) and the namespace. Nothing in it is random, so
-// all clients of a network that are denied in the same second get the same pass, and it identifies nobody. It is
-// recognised for Life, from its own network only.
+// A visitor pass is set with a denial, and holds the time of its issue. A client that returns it keeps cookies and has
+// waited, as browsers do and most crawlers do not. It consists of the second of its issue and a signature (HMAC-SHA256)
+// over that second, the network of the client (/24 or /48) and the namespace. It holds no random bytes, so all clients
+// of a network that are denied in the same second get the same pass, and a pass identifies no person. It is recognised
+// for Life, from its own network only.
 //
-// A class pass names a class that an upstream has granted to its holder. Its signature covers the name, but no network,
+// A class pass names a class that an upstream has granted to its holder. Its signature covers the name and no network,
 // because people change networks, and it is recognised for ClassLife only.
 //
-// All limiters of a namespace have the same secret for each day. The secret of the day on which a pass was issued signs
-// it, so that a secret is of no use two days later. This package neither makes nor stores secrets: SetSecret hands them
-// in. It reads no clock.
+// All limiters of a namespace have the same secret for each day. The secret of the day of issue signs a pass, so that a
+// secret is of no use two days later. The package neither makes nor stores secrets: its callers call SetSecret. It does
+// no I/O and reads no clock.
 package visitorpass
 
 import (
@@ -76,9 +76,9 @@ func (p *Passes) Issue(now time.Time, client netip.Addr) string {
 	return p.issue(now, purposeVisit, string(name[:]), string(n[:]))
 }
 
-// Age returns the time since the issue of the client's own visitor pass, rounded up to the second in which the pass was
-// issued. It returns false if cookies hold no such pass that is still recognised. Lines of a Cookie field are joined by
-// "; ". The work is bounded: it verifies one cookie of each spelling of the name, with and without "__Host-".
+// Age returns the time since the beginning of the second in which the client's own visitor pass was issued, and reports
+// whether cookies hold such a pass that is still recognised. cookies is one line of the field Cookie, or several lines
+// joined by "; ". Age verifies at most two cookies: the first one named with "__Host-" and the first one without.
 func (p *Passes) Age(now time.Time, cookies string, client netip.Addr) (time.Duration, bool) {
 	n, ok := networkOf(client)
 	if p == nil || !ok {
@@ -102,8 +102,8 @@ func (p *Passes) Grant(now time.Time, class string) string {
 	return p.issue(now, purposeClass, classCookie+class+".", class)
 }
 
-// Granted returns the class of the class pass in cookies, and reports whether there is one that is still recognised.
-// Cookies are read as by Age.
+// Granted returns the class of the class pass in cookies, and reports whether they hold a class pass that is still
+// recognised. It reads cookies as Age does.
 func (p *Passes) Granted(now time.Time, cookies string) (class string, ok bool) {
 	if p == nil {
 		return "", false

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 )
 
-// agreeOn returns what a store agrees on.
+// agreeOn returns the secrets on which a store agrees.
 func agreeOn(t *testing.T, s *PassSecrets, proposals ...visitorpass.DaySecret) []visitorpass.DaySecret {
 	t.Helper()
 	agreed, err := s.AgreeOnSecrets(t.Context(), proposals)
@@ -25,8 +25,8 @@ func secretOf(day int64, b byte) visitorpass.DaySecret {
 	return visitorpass.DaySecret{Day: day, Secret: visitorpass.Secret{b}}
 }
 
-// TestPassSecrets_OutliveTheProcess restarts a process, which then has the secrets from before, in a file that nobody
-// else may read.
+// TestPassSecrets_OutliveTheProcess restarts a process, which then has the secrets from before, in a file that only its
+// user may read.
 func TestPassSecrets_OutliveTheProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestPassSecrets_ReplaceADamagedFile(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := agreeOn(t, &PassSecrets{disk: dirDisk(dir), log: slog.New(slog.NewTextHandler(log, nil))}, secretOf(7, 1))
+		got := agreeOn(t, &PassSecrets{dirDisk(dir), slog.New(slog.NewTextHandler(log, nil)), nil}, secretOf(7, 1))
 		again := agreeOn(t, &PassSecrets{disk: dirDisk(dir)}, secretOf(7, 2))
 		if want := []visitorpass.DaySecret{secretOf(7, 1)}; !slices.Equal(got, want) || !slices.Equal(again, want) {
 			t.Errorf("%q: not replaced", text)

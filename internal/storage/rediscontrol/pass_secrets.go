@@ -15,8 +15,8 @@ import (
 const secretSlack = time.Hour
 
 // AgreeOnSecrets returns the secrets that all limiters of the namespace have for the days of proposals. It stores the
-// secret of a proposal, unless that is zero, for a day that has none yet. It takes one round trip, or three if it stores
-// any. With an error it returns the secrets that it has read.
+// secret of a proposal, unless that is zero, for a day that has none yet. It takes one round trip, or three if it
+// stores any. With an error it returns the secrets that it has read.
 func (f *Feed) AgreeOnSecrets(ctx context.Context, proposals []visitorpass.DaySecret) ([]visitorpass.DaySecret, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*f.timeout)
 	defer cancel()
@@ -46,7 +46,8 @@ func (f *Feed) AgreeOnSecrets(ctx context.Context, proposals []visitorpass.DaySe
 }
 
 // readSecrets returns the stored secrets of the days in list.
-func (f *Feed) readSecrets(ctx context.Context, list []visitorpass.DaySecret) (held []visitorpass.DaySecret, err error) {
+func (f *Feed) readSecrets(ctx context.Context,
+	list []visitorpass.DaySecret) (held []visitorpass.DaySecret, err error) {
 	keys := make([]string, len(list))
 	for i, d := range list {
 		keys[i] = f.keys.PassSecret(d.Day)

@@ -69,11 +69,10 @@ func TestAgreeOnSecrets_FailsWithoutNamingSecrets(t *testing.T) {
 	f := openWith(t, redisclient.Config{Addrs: []string{s.Addr()}, Namespace: "test"})
 	proposals := []visitorpass.DaySecret{secretOf(7, 1), secretOf(8, 2)}
 	text := secretOf(7, 1).Secret.Encode()
-	if err := s.Client().Set(t.Context(), f.keys.PassSecret(7), text+text, time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Client().Set(t.Context(), f.keys.PassSecret(8), secretOf(8, 3).Secret.Encode(), time.Hour).Err(); err != nil {
-		t.Fatal(err)
+	for day, value := range map[int64]string{7: text + text, 8: secretOf(8, 3).Secret.Encode()} {
+		if err := s.Client().Set(t.Context(), f.keys.PassSecret(day), value, time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	got, err := f.AgreeOnSecrets(t.Context(), proposals)
 	if err == nil || !strings.Contains(err.Error(), f.keys.PassSecret(7)) || strings.Contains(err.Error(), text[:8]) {
