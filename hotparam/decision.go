@@ -21,7 +21,7 @@ type Decision struct {
 // For an allowed decision it writes nothing, so that no request is denied by mistake.
 func (d *Decision) WriteDenial(w http.ResponseWriter, r *http.Request) {
 	if d.Verdict != nil && !d.Allowed {
-		cmp.Or(d.answers, &httplimit.Responder{}).WriteDenied(w, r.Method, r.Header["Accept"], d.Verdict)
+		cmp.Or(d.answers, &httplimit.Responder{}).WriteDenial(w, r, d.Verdict)
 	}
 }
 

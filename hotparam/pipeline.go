@@ -85,7 +85,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p.parts.Add(lifecycle.Sources, "requests", p.drain)
 	clients := httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	p.options = middleware.Options{
-		Clients: clients, Log: cfg.Log,
+		Clients: clients, Answers: httplimit.Responder{Clients: clients}, Log: cfg.Log,
 		Cache: respcache.Config{Memory: cfg.CacheMemory, Served: p.parts.Gate.Cacheable},
 	}
 	p.layer = middleware.New(p.parts.Gate, p.options)
@@ -117,7 +117,7 @@ func (p *Pipeline) Begin(ctx context.Context, r Request) (*Decision, error) {
 	}
 	v := p.parts.Gate.Begin(ctx, time.Now(), &r, true)
 	httplimit.Quote(&v.Verdict)
-	d := &Decision{Verdict: &v.Verdict}
+	d := &Decision{Verdict: &v.Verdict, answers: &p.options.Answers}
 	if v.Allowed {
 		d.tracker = p.gate.Track(ctx, &v)
 	}

@@ -27,8 +27,10 @@ type Adapter[C any] struct {
 // New returns an Adapter. It panics on options without a meaning, such as the status 200, and on a nil Pipeline.
 func New[C any](p *hotparam.Pipeline, o hotparam.Options[C]) *Adapter[C] {
 	gate, clients := pipeline.HTTPGate(p)
-	return &Adapter[C]{gate: gate, clients: clients, options: o,
+	a := &Adapter[C]{gate: gate, clients: clients, options: o,
 		answers: httplimit.MustResponder(o.Status, o.Headers, o.HideLimitHeaders, o.ExposeHeaders)}
+	a.answers.Clients = clients
+	return a
 }
 
 // Decision is a request that an Adapter judged. An allowed request must be ended by Done in any case. The zero value,
@@ -118,10 +120,10 @@ func (a *Adapter[C]) enforceAwaited(c C, w http.ResponseWriter, r *http.Request)
 		}
 		return d, nil
 	case a.options.Deny != nil:
-		a.SetHeader(w.Header(), d.Verdict)
+		a.answers.SetDenied(w.Header(), d.Verdict, a.answers.UsesTLS(r, d.Verdict))
 		return nil, a.options.Deny(c, d.Verdict)
 	}
-	a.answers.WriteDenied(w, r.Method, r.Header["Accept"], d.Verdict)
+	a.answers.WriteDenial(w, r, d.Verdict)
 	return nil, nil
 }
 
@@ -171,11 +173,14 @@ func (a *Adapter[C]) decideBy(c C, r *http.Request, by func(*http.Request, hotpa
 	return d, tracker, nil
 }
 
-// SetHeader sets the header fields of a verdict: the fields of the limit, and Retry-After for a denial.
+// SetHeader sets the header fields of a verdict: the fields of the limit, and Retry-After for a denial. It sets no
+// cookie of a visitor pass, because clients of protocols with denials of their own keep no cookies.
 func (a *Adapter[C]) SetHeader(h http.Header, v *hotparam.Verdict) {
 	switch {
 	case !v.Allowed:
-		a.answers.SetDenied(h, v)
+		denied := *v
+		denied.Pass = ""
+		a.answers.SetDenied(h, &denied, false)
 	case !a.answers.HideLimits:
 		a.answers.SetLimits(h, v)
 	}

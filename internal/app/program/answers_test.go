@@ -239,6 +239,9 @@ func drawVerdict(t *rapid.T) hottype.Verdict {
 		Limit:  rapid.Int64Min(0).Draw(t, "limit"), Remaining: rapid.Int64().Draw(t, "remaining"),
 		Window: time.Duration(rapid.Int64Min(0).Draw(t, "window")),
 	}
+	if rapid.Bool().Draw(t, "pass") {
+		v.Pass = "hotparam_0a1b=" + strings.Repeat("A", 27)
+	}
 	if !v.Allowed {
 		v.RetryAfter = time.Duration(rapid.Int64Min(-1).Draw(t, "retry"))
 	}

@@ -154,8 +154,7 @@ func (d *Decider) releaseScratch(k *scratch) {
 }
 
 func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *scratch) {
-	v := d.decideCheck(r, k, 0)
-	k.out = append(d.appendVerdict(k.out[:0], &v), '\n')
+	k.out = append(d.decideCheck(r, k, 0, k.out[:0]), '\n')
 	writeJSON(w, k.out)
 }
 
@@ -170,14 +169,14 @@ func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *scratch) 
 		if i > 0 {
 			k.out = append(k.out, ',')
 		}
-		v := d.decideCheck(r, k, i)
-		k.out = d.appendVerdict(k.out, &v)
+		k.out = d.decideCheck(r, k, i, k.out)
 	}
 	k.out = append(k.out, ']', '\n')
 	writeJSON(w, k.out)
 }
 
-func (d *Decider) decideCheck(r *http.Request, k *scratch, i int) verdict.Verdict {
+// decideCheck decides a check and appends its verdict.
+func (d *Decider) decideCheck(r *http.Request, k *scratch, i int, b []byte) []byte {
 	c := &k.checks[i]
 	k.header = k.pairs[c.from:c.to]
 	k.req = hottype.Request{
@@ -191,7 +190,7 @@ func (d *Decider) decideCheck(r *http.Request, k *scratch, i int) verdict.Verdic
 	if !v.Allowed {
 		d.denied.Add(1)
 	}
-	return v
+	return d.appendVerdict(b, &v, v.Pass != "" && httplimit.IsHTTPS(k.header.Values("X-Forwarded-Proto")))
 }
 
 func writeJSON(w http.ResponseWriter, body []byte) {
@@ -204,8 +203,9 @@ func writeJSON(w http.ResponseWriter, body []byte) {
 
 // appendVerdict appends the verdict on one check. "mode" is "shadow" if a limit in shadow mode would have denied, or
 // was the only limit. "hot" is present only if a key is hot, "release" only if the request holds a slot or may get a
-// refund, "wait_ms" only if the caller has to hold the request back before it goes on.
-func (d *Decider) appendVerdict(b []byte, v *verdict.Verdict) []byte {
+// refund, "wait_ms" only if the caller has to hold the request back before it goes on, "set_cookie" only if the caller
+// has to send that field with the denial. tls is true if the client uses TLS.
+func (d *Decider) appendVerdict(b []byte, v *verdict.Verdict, tls bool) []byte {
 	mode := v.Mode
 	if v.WouldDeny {
 		mode = hottype.ModeShadow
@@ -230,6 +230,9 @@ func (d *Decider) appendVerdict(b []byte, v *verdict.Verdict) []byte {
 	}
 	if v.Wait > 0 {
 		b = strconv.AppendInt(append(b, `,"wait_ms":`...), httplimit.Millis(v.Wait), 10)
+	}
+	if cookie := httplimit.PassCookie(&v.Verdict, tls); cookie != "" {
+		b = httplimit.AppendJSONString(append(b, `,"set_cookie":`...), cookie)
 	}
 	return append(b, '}')
 }

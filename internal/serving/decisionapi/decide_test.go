@@ -26,6 +26,7 @@ func (echo) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) ve
 	v := verdict.Verdict{Verdict: hottype.Verdict{
 		Allowed: r.Cost < 10, Reason: hottype.ReasonHot, Rule: "topic", Limit: 9, Remaining: 3, Window: time.Second,
 		ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, WouldDeny: r.Cost == 5, Hot: r.Cost == 5,
+		Pass: "hotparam_0a1b=pass",
 		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"),
 			" ", r.Cost)),
 	}}
@@ -47,7 +48,8 @@ const allowedBody = `{"allowed":true,"reason":"hot","rule":"topic","key":"GET / 
 	`"retry_after_ms":0,"reset_after_ms":3,"mode":"shadow","hot":true}`
 
 const deniedBody = `{"allowed":false,"reason":"hot","rule":"topic","key":"PUT x/a 1.2.3.4  10","limit":9,"remaining":3,` +
-	`"retry_after_ms":-1,"reset_after_ms":3,"mode":"enforce"}`
+	`"retry_after_ms":-1,"reset_after_ms":3,"mode":"enforce",` +
+	`"set_cookie":"hotparam_0a1b=pass; Path=/; Max-Age=86400; HttpOnly; SameSite=Lax"}`
 
 func TestDecider_AnswersWithVerdicts(t *testing.T) {
 	t.Parallel()
@@ -69,6 +71,18 @@ func TestDecider_AnswersWithVerdicts(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.stats, stats); diff != "" {
 			t.Error(diff)
+		}
+	}
+}
+
+// The cookie of a pass is for TLS where the caller says that the client uses TLS.
+func TestDecider_HandsOutPassesByScheme(t *testing.T) {
+	t.Parallel()
+	for proto, want := range map[string]string{`"https"`: "__Host-hotparam_", `"http"`: "hotparam_", `[]`: "hotparam_",
+		`["https","http"]`: "hotparam_"} {
+		w, _ := ask(t, http.MethodPost, strings.NewReader(`{"uri":"/","cost":10,"headers":{"x-forwarded-proto":`+proto+`}}`))
+		if !strings.Contains(w.Body.String(), `,"set_cookie":"`+want) {
+			t.Errorf("%s: %s", proto, w.Body)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // denyResponse records the denial that another listener would have written.
@@ -24,10 +25,10 @@ func (r *denyResponse) Header() http.Header         { return r.header }
 func (r *denyResponse) WriteHeader(status int)      { r.status = status }
 func (r *denyResponse) Write(b []byte) (int, error) { return r.body.Write(b) }
 
-// recordDenial returns the denial of v in the form of all listeners, for a client that accepts these media types.
-func (s *Server) recordDenial(v *hottype.Verdict, method string, accept []string) *denyResponse {
+// recordDenial returns the denial of a request in the form of all listeners.
+func (s *Server) recordDenial(denied httplimit.Denied, v *hottype.Verdict) *denyResponse {
 	r := &denyResponse{header: http.Header{}}
-	s.cfg.Answers.WriteDenied(r, method, accept, v)
+	s.cfg.Answers.WriteDenied(r, denied, v)
 	return r
 }
 
@@ -51,7 +52,8 @@ func (s *Server) checkResponse(in *checkRequest, v *hottype.Verdict) encoded {
 		b = b.appendMessage(3, func(b encoded) encoded { return b.appendHeaderOptions(6, h) })
 		return b.appendMetadata(4, v)
 	}
-	r := s.recordDenial(v, in.method, in.headers.Values("Accept"))
+	r := s.recordDenial(httplimit.Denied{Method: in.method, Accept: in.headers.Values("Accept"),
+		TLS: httplimit.IsHTTPS(in.headers.Values("X-Forwarded-Proto"))}, v)
 	b = b.appendMessage(1, func(b encoded) encoded {
 		return b.appendNumber(1, uint64(codes.ResourceExhausted)).appendText(2, v.Reason.String())
 	})
@@ -89,7 +91,9 @@ func (s *Server) rateLimitResponse(verdicts []*hottype.Verdict) encoded {
 		s.cfg.Answers.SetLimits(h, tell)
 		return b.appendHeaders(3, h).appendMetadata(6, tell)
 	}
-	r := s.recordDenial(tell, "", nil) // the status is the filter's own setting, rate_limited_status
+	tell.Pass = "" // the descriptors of later requests would not carry its cookie
+	// The status is the filter's own setting, rate_limited_status.
+	r := s.recordDenial(httplimit.Denied{}, tell)
 	return b.appendHeaders(3, r.header).appendBytes(5, r.body.Bytes()).appendMetadata(6, tell)
 }
 
@@ -158,7 +162,7 @@ func (b encoded) appendHeaderOptions(field wireField, h http.Header) encoded {
 	return b.appendFields(h, func(b encoded, name, value string) encoded {
 		return b.appendMessage(field, func(b encoded) encoded {
 			b = b.appendMessage(1, func(b encoded) encoded { return b.appendText(1, name).appendText(2, value) })
-			if name == "access-control-expose-headers" { // the application may name other fields
+			if name == "access-control-expose-headers" || name == "set-cookie" { // the application may have others
 				return b // APPEND_IF_EXISTS_OR_ADD
 			}
 			return b.appendNumber(3, overwriteIfExistsOrAdd)

@@ -51,6 +51,7 @@ func denyHot(r *hottype.Request) hottype.Verdict {
 	v := hottype.Verdict{
 		Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Key: "/topic?id=hot", Mode: hottype.ModeEnforce,
 		Limit: 200, Remaining: 7, Window: 2 * time.Second, ResetAfter: 1200 * time.Millisecond,
+		Pass: "hotparam_0a1b=pass",
 	}
 	if strings.Contains(r.Target, "id=hot") {
 		v.Allowed, v.Remaining, v.RetryAfter = false, 0, 1500*time.Millisecond
@@ -151,7 +152,7 @@ func TestShouldRateLimit_AnswersEachDescriptor(t *testing.T) {
 	for _, h := range out.ResponseHeadersToAdd {
 		header[h.Key] = h.Value
 	}
-	if header["retry-after"] != "2" || header["ratelimit"] != `"topic";r=0;t=2` ||
+	if header["retry-after"] != "2" || header["ratelimit"] != `"topic";r=0;t=2` || header["set-cookie"] != "" ||
 		header["content-type"] != "application/problem+json" ||
 		!strings.Contains(string(out.RawBody), `"key":"/topic?id=hot"`) {
 		t.Errorf("%v %s", header, out.RawBody)
@@ -190,8 +191,9 @@ func TestCheck_AnswersLikeOtherListeners(t *testing.T) {
 		Method: "POST", Host: "news.example", Path: "/topic?id=42",
 		Headers: map[string]string{"x-forwarded-for": "6.6.6.6"},
 	}))
-	if err != nil || out.Status.Code != 0 || option(out.GetOkResponse().GetResponseHeadersToAdd(),
-		"ratelimit") != `"topic";r=7;t=2` {
+	allowed := out.GetOkResponse().GetResponseHeadersToAdd()
+	if err != nil || out.Status.Code != 0 || option(allowed, "ratelimit") != `"topic";r=7;t=2` ||
+		option(allowed, "set-cookie") != "" {
 		t.Errorf("%v %v", out, err)
 	}
 	if got.Method != "POST" || got.Host != "news.example" || got.Target != "/topic?id=42" ||
@@ -214,6 +216,23 @@ func TestCheck_AnswersLikeOtherListeners(t *testing.T) {
 	}
 	if st := s.Stats(); st.Checks != 5 || st.Denied != 1 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// A denial by the authorization service hands the client its pass, beside other cookies.
+func TestCheck_HandsOutPasses(t *testing.T) {
+	t.Parallel()
+	_, conn := serve(t, Config{Gate: gateFunc(denyHot)})
+	for proto, want := range map[string]string{"https": "__Host-hotparam_0a1b=pass; ", "http": "hotparam_0a1b=pass; "} {
+		out, err := authv3.NewAuthorizationClient(conn).Check(t.Context(), checkOf("192.0.2.7",
+			&authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/topic?id=hot",
+				Headers: map[string]string{"x-forwarded-proto": proto}}))
+		headers := out.GetDeniedResponse().GetHeaders()
+		at := slices.IndexFunc(headers, func(h *corev3.HeaderValueOption) bool { return h.Header.Key == "set-cookie" })
+		if err != nil || at < 0 || !strings.HasPrefix(headers[at].Header.Value, want) ||
+			headers[at].AppendAction != corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD {
+			t.Errorf("%s: %v %v", proto, headers, err)
+		}
 	}
 }
 

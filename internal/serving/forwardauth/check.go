@@ -128,7 +128,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	setVerdict(w.Header(), &v)
 	if !v.Allowed {
-		h.cfg.Answers.WriteDenied(w, req.Method, r.Header["Accept"], &v)
+		denied := httplimit.Denied{Method: req.Method, Accept: r.Header["Accept"], TLS: h.clientUsesTLS(r)}
+		h.cfg.Answers.WriteDenied(w, denied, &v)
 		return
 	}
 	if h.cfg.Answers.Enforce(w, r, &v) {

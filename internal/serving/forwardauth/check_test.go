@@ -1,6 +1,7 @@
 package forwardauth
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -24,6 +25,7 @@ func (g *gate) DecideForGateway(_ context.Context, _ time.Time, r *hottype.Reque
 		Allowed: !strings.Contains(r.Target, "hot"), Reason: hottype.ReasonHot, Rule: "topic",
 		Key: "topic?id=\x01é\"\\", Hot: true,
 		Limit: 9, Remaining: 3, Window: time.Second, ResetAfter: time.Second, Mode: hottype.ModeEnforce,
+		Pass: "hotparam_0a1b=pass",
 	}
 	if !v.Allowed {
 		v.RetryAfter = 1500 * time.Millisecond
@@ -95,7 +97,7 @@ func TestHandler_AnswersInEachDialect(t *testing.T) {
 		wantHeader(t, w, "X-Hotparam-Reason: hot", "X-Hotparam-Rule: topic", "X-Hotparam-Key: topic?id=%01%C3%A9%22%5C",
 			"X-Hotparam-Hot: true",
 			`RateLimit: "topic";r=3;t=1`, `RateLimit-Policy: "topic";q=9;w=1`, "Cache-Control: no-store",
-			"Retry-After: ", "X-Hotparam-Retry-Ms: ")
+			"Retry-After: ", "X-Hotparam-Retry-Ms: ", "Set-Cookie: ")
 
 		w = httptest.NewRecorder()
 		h.ServeHTTP(w, described(d, "/topic?id=hot"))
@@ -107,6 +109,24 @@ func TestHandler_AnswersInEachDialect(t *testing.T) {
 			"Cache-Control: no-store")
 		if got, want := h.Stats(), (Stats{Checks: 2, Denied: 1}); got != want {
 			t.Errorf("%s: %+v", d, got)
+		}
+	}
+}
+
+// A denial hands the client its pass, in a cookie for TLS where the gateway says that the client uses TLS.
+func TestHandler_HandsOutPasses(t *testing.T) {
+	t.Parallel()
+	const attributes = "hotparam_0a1b=pass; Path=/; Max-Age=86400; HttpOnly; SameSite=Lax"
+	plain, secure := "Set-Cookie: "+attributes, "Set-Cookie: __Host-"+attributes+"; Secure"
+	for _, d := range Dialects {
+		h, _ := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: proxies()})
+		for proto, want := range map[string]string{"https": secure, "http": plain, "": plain} {
+			w, check := httptest.NewRecorder(), described(d, "/topic?id=hot", "X-Forwarded-Proto: "+proto)
+			if d == IngressNginx {
+				check.Header.Set("X-Original-URL", cmp.Or(proto, "http")+"://news.example/topic?id=hot")
+			}
+			h.ServeHTTP(w, check)
+			wantHeader(t, w, want, "Cache-Control: no-store")
 		}
 	}
 }

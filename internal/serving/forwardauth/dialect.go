@@ -82,6 +82,14 @@ func (h *Handler) requestOf(r *http.Request) (hottype.Request, error) {
 	return req, nil
 }
 
+// clientUsesTLS reports whether the client of the request that a check describes uses TLS, as the gateway states.
+func (h *Handler) clientUsesTLS(r *http.Request) bool {
+	if h.cfg.Dialect == IngressNginx {
+		return strings.HasPrefix(r.Header.Get("X-Original-Url"), "https://")
+	}
+	return httplimit.IsHTTPS(r.Header["X-Forwarded-Proto"])
+}
+
 // fields reads the fields that the gateway wrote and keeps the first error.
 type fields struct {
 	header http.Header

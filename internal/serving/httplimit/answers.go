@@ -33,6 +33,15 @@ type Responder struct {
 	Deny func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict)
 	// DenyHeaders are further fields of every denial, such as Access-Control-Allow-Origin.
 	DenyHeaders map[string]string
+	// Clients decides which peers may state that a client uses TLS; nil trusts none.
+	Clients *Clients
+}
+
+// Denied describes a denied request, as far as the response depends on it.
+type Denied struct {
+	Method string
+	Accept []string // lines of the field
+	TLS    bool     // whether the client uses TLS, so that it can keep the cookie of a pass to TLS
 }
 
 // MustResponder returns a Responder with the options of a middleware or an adapter. It panics on invalid options, such
@@ -64,12 +73,12 @@ func (a *Responder) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.V
 	switch {
 	case v.Allowed:
 	case a.Deny != nil:
-		a.SetDenied(w.Header(), v)
+		a.SetDenied(w.Header(), v, a.UsesTLS(r, v))
 		denied := *v // on the heap, and only here
 		a.Deny(w, r, &denied)
 		return false
 	default:
-		a.WriteDenied(w, r.Method, r.Header["Accept"], v)
+		a.WriteDenial(w, r, v)
 		return false
 	}
 	if !a.HideLimits {
@@ -78,34 +87,45 @@ func (a *Responder) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.V
 	return Wait(r.Context(), v)
 }
 
-// SetDenied sets the fields of a denial that do not depend on its body: the fields of limits, Retry-After, and
-// DenyHeaders.
-func (a *Responder) SetDenied(h http.Header, v *hottype.Verdict) { a.setDenied(h, v, new(fieldValues)) }
+// SetDenied sets the fields of a denial that do not depend on its body: the fields of limits, Retry-After, DenyHeaders,
+// and the cookie of its visitor pass, if it has one. tls is true if the client uses TLS.
+func (a *Responder) SetDenied(h http.Header, v *hottype.Verdict, tls bool) {
+	a.setDenied(h, v, tls, new(fieldValues))
+}
 
-func (a *Responder) setDenied(h http.Header, v *hottype.Verdict, own *fieldValues) {
+func (a *Responder) setDenied(h http.Header, v *hottype.Verdict, tls bool, own *fieldValues) {
 	a.setLimits(h, v, own)
 	setRetryAfter(h, v, own)
 	for name, value := range a.DenyHeaders {
 		own.set(h, http.CanonicalHeaderKey(name), value)
 	}
+	if cookie := PassCookie(v, tls); cookie != "" {
+		forbidStoring(h) // in case Deny does not
+		own.add(h, fieldSetCookie, cookie)
+	}
+}
+
+// WriteDenial answers a denied request of net/http by WriteDenied.
+func (a *Responder) WriteDenial(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) {
+	a.WriteDenied(w, Denied{r.Method, r.Header["Accept"], a.UsesTLS(r, v)}, v)
 }
 
 // WriteDenied answers a denied request: with the status, the fields of SetDenied, and a body in the form that its
 // Accept fields prefer: a problem document (RFC 9457), a page, or text. Each states the reason and when to try again.
-func (a *Responder) WriteDenied(w http.ResponseWriter, method string, accept []string, v *hottype.Verdict) {
+func (a *Responder) WriteDenied(w http.ResponseWriter, r Denied, v *hottype.Verdict) {
 	status := cmp.Or(a.Status, http.StatusTooManyRequests)
 	h := w.Header()
 	own := newFieldValues()
-	a.setDenied(h, v, own)
+	a.setDenied(h, v, r.TLS, own)
 	own.add(h, fieldVary, "Accept")
 	kind := bodyProblem
-	if len(accept) > 0 {
-		kind = bodyFor(strings.Join(accept, ","))
+	if len(r.Accept) > 0 {
+		kind = bodyFor(strings.Join(r.Accept, ","))
 	}
 	switch kind {
 	case bodyHTML:
 		own.set(h, "Content-Security-Policy", pagePolicy)
-		writeBody(w, status, "text/html; charset=utf-8", denialPage(status, method, v, rand.Float64()), own)
+		writeBody(w, status, "text/html; charset=utf-8", denialPage(status, r.Method, v, rand.Float64()), own)
 	case bodyText:
 		writeBody(w, status, "text/plain; charset=utf-8", denialText(status, v), own)
 	default:

@@ -69,7 +69,7 @@ func TestWriteDenied_QuotesNoRequest(t *testing.T) {
 	}
 	for _, accept := range []string{"text/html", "text/plain", "application/json"} {
 		w := httptest.NewRecorder()
-		(&Responder{}).WriteDenied(w, evil, []string{accept, evil}, &v)
+		(&Responder{}).WriteDenied(w, Denied{Method: evil, Accept: []string{accept, evil}}, &v)
 		if accept != "application/json" && strings.Contains(w.Body.String(), "alert") || w.Code != 429 {
 			t.Errorf("%s: %d %s", accept, w.Code, w.Body)
 		}
@@ -90,7 +90,7 @@ func TestWriteDenied_SetsFieldsAndText(t *testing.T) {
 	w.Header().Set("Access-Control-Expose-Headers", "X-Own")
 	a := Responder{Headers: hottype.HeadersBoth, ExposeHeaders: true,
 		DenyHeaders: map[string]string{"access-control-allow-origin": "*"}}
-	a.WriteDenied(w, "GET", []string{"text/plain"}, &v)
+	a.WriteDenied(w, Denied{Method: "GET", Accept: []string{"text/plain"}}, &v)
 	want := http.Header{
 		"Content-Type": {"text/plain; charset=utf-8"}, "Cache-Control": {"no-store"},
 		"X-Content-Type-Options": {"nosniff"},
@@ -109,7 +109,7 @@ func TestWriteDenied_SetsFieldsAndText(t *testing.T) {
 	v.Reason, v.RetryAfter = hottype.ReasonBlocked, hottype.Never
 	w = httptest.NewRecorder()
 	a = Responder{Headers: hottype.HeadersXRateLimit, Status: 403}
-	a.WriteDenied(w, "GET", []string{"text/html"}, &v)
+	a.WriteDenied(w, Denied{Method: "GET", Accept: []string{"text/html"}}, &v)
 	if h := w.Header(); h.Get("RateLimit") != "" || h.Get("X-RateLimit-Reset") != "" || h.Get("Retry-After") != "" ||
 		h.Get("X-RateLimit-Limit") != "200" {
 		t.Error(h)

@@ -93,7 +93,7 @@ func TestWriteDenied_WritesProblem(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	w.Header().Set("Etag", `"stale"`)
-	(&httplimit.Responder{}).WriteDenied(w, http.MethodGet, nil, &hottype.Verdict{
+	(&httplimit.Responder{}).WriteDenied(w, httplimit.Denied{Method: http.MethodGet}, &hottype.Verdict{
 		Reason: hottype.ReasonHot, Rule: "topic", Key: "/\xff\"?id=42", Limit: 200, Window: 2 * time.Second,
 		RetryAfter: 1500*time.Millisecond + 1, ResetAfter: 2 * time.Second,
 	})
@@ -122,7 +122,7 @@ func TestWriteDenied_WritesProblem(t *testing.T) {
 func TestWriteDenied_ForEverHasNoRetryAfter(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	(&httplimit.Responder{Status: 403}).WriteDenied(w, http.MethodGet, nil,
+	(&httplimit.Responder{Status: 403}).WriteDenied(w, httplimit.Denied{Method: http.MethodGet},
 		&hottype.Verdict{Reason: hottype.ReasonBlocked, RetryAfter: hottype.Never})
 	if w.Code != 403 || w.Header().Get("Retry-After") != "" ||
 		!strings.Contains(w.Body.String(), `"retry_after_ms":-1`) {
@@ -136,7 +136,7 @@ func TestWriteDenied_SharesNothing(t *testing.T) {
 	v := hottype.Verdict{Rule: "topic", Key: "topic?id=42", Limit: 10, Window: time.Second, RetryAfter: time.Second}
 	refuse := func() *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		(&httplimit.Responder{}).WriteDenied(w, http.MethodGet, nil, &v)
+		(&httplimit.Responder{}).WriteDenied(w, httplimit.Denied{Method: http.MethodGet}, &v)
 		return w
 	}
 	first, want := refuse(), refuse()

@@ -64,6 +64,7 @@ func New(gate httplimit.Gate, opt Options) *Layer {
 	if opt.Forwards {
 		abandonedFor = httplimit.AbandonedFor
 	}
+	opt.Answers.Clients = opt.Clients
 	l := &Layer{opt: opt, gate: httplimit.NewHTTPGate(httplimit.HTTPGateConfig{
 		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, InContext: opt.InContext, Client: opt.Client,
 		AbandonedFor: abandonedFor, GuardsBodies: true, Now: opt.Now,

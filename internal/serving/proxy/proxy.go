@@ -31,6 +31,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.Answers.Clients = cfg.Clients
 	p := &Proxy{
 		cfg:       cfg,
 		upstreams: make(map[string]*upstream, len(cfg.Upstreams)),

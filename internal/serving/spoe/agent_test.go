@@ -127,7 +127,7 @@ func TestAgent_AnswersEachCheck(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 9,
-			Window: time.Second}
+			Window: time.Second, Pass: "hotparam_0a1b=pass"}
 		if r.Target == "/topic?id=hot" {
 			v.Allowed, v.RetryAfter = false, 1500*time.Millisecond
 		}
@@ -146,13 +146,21 @@ func TestAgent_AnswersEachCheck(t *testing.T) {
 	denied := maps.Clone(allowed)
 	denied["allowed"], denied["retry_after"], denied["ratelimit"] = "0", "2", `"topic";r=0;t=2`
 	denied["retry_ms"] = "1500"
+	denied["set_cookie"] = "hotparam_0a1b=pass; Path=/; Max-Age=86400; HttpOnly; SameSite=Lax"
+	secure, overTLS := maps.Clone(denied), append(appendText(nil, "tls"), typeBool|flagTrue)
+	secure["set_cookie"] = "__Host-" + denied["set_cookie"] + "; Secure"
 	for stream, tc := range map[uint64]struct {
 		uri  string
+		more []byte // a further argument
 		want map[string]string
 	}{
-		1: {"/topic?id=42", allowed}, 300: {"/topic?id=hot", denied},
+		1: {"/topic?id=42", nil, allowed}, 300: {"/topic?id=hot", nil, denied}, 301: {"/topic?id=hot", overTLS, secure},
 	} {
-		p.send(frameNotify, stream, 7, notification("PUT", tc.uri, "192.0.2.7"))
+		message := append(notification("PUT", tc.uri, "192.0.2.7"), tc.more...)
+		if tc.more != nil {
+			message[len("\x05check")]++ // arguments
+		}
+		p.send(frameNotify, stream, 7, message)
 		f := p.receive()
 		if f.kind != frameAck || f.stream != stream || f.id != 7 {
 			t.Fatalf("%+v", f)
@@ -165,7 +173,7 @@ func TestAgent_AnswersEachCheck(t *testing.T) {
 	if f := p.receive(); f.kind != frameAgentDisconnect || pairs(f.payload)["status-code"].number != 0 {
 		t.Errorf("%+v", f)
 	}
-	if st := a.Stats(); st.Checks != 2 || st.Denied != 1 || st.Malformed != 0 || st.ProtocolErrors != 0 {
+	if st := a.Stats(); st.Checks != 3 || st.Denied != 2 || st.Malformed != 0 || st.ProtocolErrors != 0 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -16,6 +16,7 @@ type check struct {
 	request hottype.Request
 	headers httplimit.Headers
 	isCheck bool // the message has the name "check"
+	tls     bool // the client uses TLS
 }
 
 // decodeMessages reads the messages of a notification.
@@ -55,6 +56,8 @@ func (c *check) setArgument(name string, v value) {
 		httplimit.IdentifyText(&c.request, v.text)
 	case "cost":
 		c.request.Cost = int64(min(v.number, 1<<53-1))
+	case "tls":
+		c.tls = v.number != 0
 	case "headers":
 		c.headers = decodeHeaders(v.text)
 	}
@@ -81,7 +84,8 @@ type answer struct {
 
 // textVariables are the names of variables, the most important first. HAProxy uses the first ones for its responses and
 // retries; the others are for people.
-var textVariables = [...]string{"reason", "retry_after", "retry_ms", "ratelimit", "ratelimit_policy", "rule", "key"}
+var textVariables = [...]string{"reason", "retry_after", "retry_ms", "set_cookie", "ratelimit", "ratelimit_policy",
+	"rule", "key"}
 
 // setVariables sets the variables of a verdict.
 func (n *answer) setVariables(allowed bool, texts ...string) {
@@ -132,8 +136,8 @@ func (a *Agent) decideCheck(ctx context.Context, n *answer, c *check) {
 		}
 	}
 	httplimit.Wait(ctx, &v)
-	n.setVariables(v.Allowed, v.Reason.String(), h.Get("Retry-After"), retry, h.Get("Ratelimit"),
-		h.Get("Ratelimit-Policy"), v.Rule, string(v.Key))
+	n.setVariables(v.Allowed, v.Reason.String(), h.Get("Retry-After"), retry, httplimit.PassCookie(&v, c.tls),
+		h.Get("Ratelimit"), h.Get("Ratelimit-Policy"), v.Rule, string(v.Key))
 }
 
 // appendVariable begins an action that sets a variable of the transaction. Its value follows.
