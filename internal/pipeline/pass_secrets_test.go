@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,17 +15,37 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// secretsInMemory is a store that may fail.
+// secretsInMemory is a store that may fail. The lock guards its fields.
 type secretsInMemory struct {
+	sync.Mutex
 	err   error
 	calls int
 	held  map[int64]visitorpass.Secret
 }
 
+func newSecretsInMemory() *secretsInMemory {
+	return &secretsInMemory{held: map[int64]visitorpass.Secret{}}
+}
+
+func (s *secretsInMemory) fail(err error) {
+	s.Lock()
+	defer s.Unlock()
+	s.err = err
+}
+
+func (s *secretsInMemory) countCalls() int {
+	s.Lock()
+	defer s.Unlock()
+	return s.calls
+}
+
 func (s *secretsInMemory) AgreeOnSecrets(_ context.Context,
 	proposals []visitorpass.DaySecret) (agreed []visitorpass.DaySecret, err error) {
+	s.Lock()
+	defer s.Unlock()
 	s.calls++
 	if s.err != nil {
 		return nil, s.err
@@ -55,11 +76,11 @@ classes: [{name: visitor, pass_age: 10s}]
 `
 
 // keepSecrets runs a pipeline's part that keeps secrets, in a bubble, and returns the pipeline and its log.
-func keepSecrets(t *testing.T, text string, store SecretStore) (*Pipeline, *strings.Builder) {
+func keepSecrets(t *testing.T, text string, store SecretStore) (*Pipeline, *redistest.Log) {
 	t.Helper()
-	log := &strings.Builder{}
+	log := &redistest.Log{}
 	p := &Pipeline{Hot: new(hotset.Replica)} // without detection, which ticks ten times a second
-	p.Wire(Config{Rules: mustParse(t, text), Gate: gate.Config{Log: slog.New(slog.NewTextHandler(log, nil))}}, nil)
+	p.Wire(Config{Rules: mustParse(t, text), Gate: gate.Config{Log: log.Logger()}}, nil)
 	p.KeepSecrets(store)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -79,7 +100,7 @@ func keepSecrets(t *testing.T, text string, store SecretStore) (*Pipeline, *stri
 func TestKeepSecrets_CoversEachMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &secretsInMemory{held: map[int64]visitorpass.Secret{}}
+		store := newSecretsInMemory()
 		p, log := keepSecrets(t, passRules, store)
 		client := netip.MustParseAddr("192.0.2.7")
 		var passes []string
@@ -103,7 +124,9 @@ func TestKeepSecrets_CoversEachMoment(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 		}
-		if len(store.held) != 4 || log.Len() > 0 {
+		store.Lock()
+		defer store.Unlock()
+		if len(store.held) != 4 || log.String() != "" {
 			t.Errorf("%d secrets; %s", len(store.held), log)
 		}
 	})
@@ -113,22 +136,26 @@ func TestKeepSecrets_CoversEachMoment(t *testing.T) {
 func TestKeepSecrets_WritesKnownSecretsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &secretsInMemory{held: map[int64]visitorpass.Secret{}}
+		store := newSecretsInMemory()
 		p, _ := keepSecrets(t, passRules, store)
 		client := netip.MustParseAddr("192.0.2.7")
-		pass := p.Passes.Issue(time.Now(), client)
-		clear(store.held)
+		began := time.Now()
+		day, pass := visitorpass.Day(began), p.Passes.Issue(began, client)
+		replace := func(held map[int64]visitorpass.Secret) (replaced map[int64]visitorpass.Secret) {
+			store.Lock()
+			defer store.Unlock()
+			replaced, store.held = store.held, held
+			return replaced
+		}
+		replace(map[int64]visitorpass.Secret{})
 		time.Sleep(2 * secretsEvery)
-		if now := time.Now(); store.held[visitorpass.Day(now)] == (visitorpass.Secret{}) ||
-			p.Passes.Issue(now.Add(-2*secretsEvery), client) != pass {
+		rewritten := replace(map[int64]visitorpass.Secret{day: {1}}) // another process was faster
+		if rewritten[day] == (visitorpass.Secret{}) || p.Passes.Issue(began, client) != pass {
 			t.Error("another secret, or none")
 		}
-		day := visitorpass.Day(time.Now())
-		store.held[day] = visitorpass.Secret{1} // another process was faster
 		time.Sleep(2 * secretsEvery)
-		again := p.Passes.Issue(time.Now().Add(-4*secretsEvery), client)
-		_, ok := p.Passes.Age(time.Now(), pass, client)
-		if again == pass || !ok {
+		_, ok := p.Passes.Age(began, pass, client)
+		if p.Passes.Issue(began, client) == pass || !ok {
 			t.Error("the secret of the store does not sign, or the one before is not accepted")
 		}
 	})
@@ -138,15 +165,16 @@ func TestKeepSecrets_WritesKnownSecretsBack(t *testing.T) {
 func TestKeepSecrets_LogsOnceWithoutSecret(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &secretsInMemory{err: errors.New("refused"), held: map[int64]visitorpass.Secret{}}
+		store := newSecretsInMemory()
+		store.fail(errors.New("refused"))
 		p, log := keepSecrets(t, passRules, store)
 		time.Sleep(10 * secretsEvery)
 		if n := strings.Count(log.String(), "refused"); n != 1 || !p.passStats().NoSecret {
 			t.Errorf("%d lines in the log, no secret is %v: %s", n, p.passStats().NoSecret, log)
 		}
-		store.err = nil
+		store.fail(nil)
 		time.Sleep(2 * secretsEvery)
-		store.err = errors.New("refused")
+		store.fail(errors.New("refused"))
 		time.Sleep(2 * secretsEvery)
 		if n := strings.Count(log.String(), "refused"); n != 1 || p.passStats().NoSecret {
 			t.Errorf("with a known secret: %d lines in the log, no secret is %v", n, p.passStats().NoSecret)
@@ -158,16 +186,16 @@ func TestKeepSecrets_LogsOnceWithoutSecret(t *testing.T) {
 func TestKeepSecrets_NeedsNoStoreWithoutPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &secretsInMemory{held: map[int64]visitorpass.Secret{}}
+		store := newSecretsInMemory()
 		p, _ := keepSecrets(t, "rules: [{name: pages, match: {path: /}, params: [], hot: {rate: 5}}]", store)
 		time.Sleep(10 * secretsEvery)
-		if store.calls > 0 || p.passStats().NoSecret {
-			t.Errorf("%d calls, no secret is %v", store.calls, p.passStats().NoSecret)
+		if store.countCalls() > 0 || p.passStats().NoSecret {
+			t.Errorf("%d calls, no secret is %v", store.countCalls(), p.passStats().NoSecret)
 		}
 		p.SetRules(mustParse(t, passRules))
 		time.Sleep(2 * secretsEvery)
-		if store.calls == 0 || p.passStats().NoSecret {
-			t.Errorf("with passes: %d calls, no secret is %v", store.calls, p.passStats().NoSecret)
+		if store.countCalls() == 0 || p.passStats().NoSecret {
+			t.Errorf("with passes: %d calls, no secret is %v", store.countCalls(), p.passStats().NoSecret)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,30 @@ func TestPasses_OutliveChangeOfSecret(t *testing.T) {
 	}
 	if p.HasSecret(today) || !p.HasSecret(today+1) || !p.HasSecret(today+3) {
 		t.Error("not the three last days have secrets")
+	}
+}
+
+// TestPasses_CanBeShared changes secrets while passes are issued and recognised.
+func TestPasses_CanBeShared(t *testing.T) {
+	t.Parallel()
+	client := netip.MustParseAddr("192.0.2.7")
+	p := passesAt("", noon)
+	var all sync.WaitGroup
+	for n := range byte(4) {
+		all.Go(func() {
+			for range 50 {
+				pass := p.Issue(noon, client)
+				p.SetSecret(visitorpass.Day(noon), secretNumber(n))
+				if pass == "" {
+					t.Error("no pass")
+				}
+				hasPass(p, noon, pass, "192.0.2.7") // the secret may have been replaced twice
+			}
+		})
+	}
+	all.Wait()
+	if !hasPass(p, noon, p.Issue(noon, client), "192.0.2.7") {
+		t.Error("a new pass is not recognised")
 	}
 }
 
