@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
@@ -84,6 +85,9 @@ func TestRefundAt_ReturnsRemaining(t *testing.T) {
 					Limit: rapid.Int64Range(1, 50).Draw(rt, "limit"),
 					Burst: rapid.Int64Range(1, 50).Draw(rt, "burst"), Window: time.Second,
 				}}
+				if limitcore.Spec(c.Spec).Refills() {
+					c.Spec.Reserve = rapid.Int64Range(0, c.Spec.Burst-1).Draw(rt, "reserve")
+				}
 				var results [1]limit.Result
 				ask := func(cost int64) limit.Result {
 					c.Cost = cost
