@@ -106,6 +106,27 @@ func ExampleSpec_block() {
 	// 1m0s false 2m0s
 }
 
+// Members and visitors share one bucket. Visitors leave half of it to the members, so a member is allowed although
+// visitors ask for more than the rate.
+func ExampleSpec_reserve() {
+	store := limit.NewMemory(limit.MemoryConfig{})
+	member := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 6}
+	visitor := member
+	visitor.Reserve = 3
+	for range 4 {
+		_, r := ask(store, start, visitor, 1)
+		fmt.Println("visitor", r.Allowed, r.Remaining, r.RetryAfter)
+	}
+	_, r := ask(store, start, member, 1)
+	fmt.Println("member", r.Allowed, r.Remaining)
+	// Output:
+	// visitor true 2 0s
+	// visitor true 1 0s
+	// visitor true 0 0s
+	// visitor false 0 100ms
+	// member true 2
+}
+
 // A caller that can use less takes the tokens that are left.
 func ExampleTakeUpTo() {
 	store, ctx := limit.NewMemory(limit.MemoryConfig{}), context.Background()

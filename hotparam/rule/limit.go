@@ -120,7 +120,7 @@ type Limit struct {
 	Values []Value `name:"values"`
 }
 
-// LimitOf returns a Spec as the limit of a rule.
+// LimitOf returns a Spec as the limit of a rule, without its Reserve: the Priority of a rule sets reserves.
 func LimitOf(s limit.Spec) *Limit {
 	l := &Limit{Algorithm: s.Algorithm, Wait: s.Wait, Block: s.Block, BlockMax: s.BlockMax}
 	switch traits := limitcore.Spec(s); {
