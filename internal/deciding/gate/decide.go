@@ -51,7 +51,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 	}
 	if v.Allowed {
 		g.allowRequest(d, v)
-	} else if !d.withoutKeys {
+	} else if d.hasPlaces && !d.withoutKeys {
 		d.offerPass(v) // priority.go
 	}
 
@@ -182,7 +182,9 @@ func (g *Gate) recordDecision(d *decision, v *verdict.Verdict) {
 		d.override.state.Count(v.Allowed, 1)
 	}
 	if v.Cache == nil {
-		d.countPlaces(v)
+		if d.hasPlaces && !d.withoutKeys {
+			d.countPlaces(v)
+		}
 		for i := range d.keys {
 			if k := &d.keys[i]; k.denied || v.Allowed && !d.withoutKeys {
 				k.countDecision(v.Allowed)

@@ -32,6 +32,7 @@ type decision struct {
 	// failed; the local store takes them. watched holds the charges of limits that only count.
 	local, async, shared, fallback, watched chargeGroup
 
+	proof proof         // of the classes of the client; only if hasPlaces
 	slots []slotRequest // of requests in flight
 	call  guarded.Call  // of the shared store
 }
@@ -64,10 +65,9 @@ type requestState struct {
 	charged       bool // some limit applies
 	reported      bool // the verdict has the numbers of some limit
 
-	proof proof // of classes, if a limit with priority asked for it
-
 	hasFair   bool // some key has a fair limit
 	hasRefund bool // some key refunds by the status of the response
+	hasPlaces bool // the limit of some key has priority
 }
 
 type requestKey struct {
@@ -127,6 +127,9 @@ func (gr *chargeGroup) truncateTo(n int) {
 // reset prepares the decision for the pool: it retains no memory of a request.
 func (d *decision) reset() {
 	charged := d.charged
+	if d.hasPlaces {
+		d.proof = proof{}
+	}
 	d.requestState = requestState{}
 	clear(d.keys)
 	d.matches, d.keys = nil, d.keys[:0]

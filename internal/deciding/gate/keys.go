@@ -60,7 +60,7 @@ func (g *Gate) findKeys(d *decision, v *verdict.Verdict) {
 			continue
 		}
 		if k.h.priority != nil {
-			k.h = d.limitByPlace(k.h.priority, v) // priority.go
+			k.h, d.hasPlaces = d.limitByPlace(k.h.priority, v), true // priority.go
 		}
 		switch {
 		case k.h.action == rules.ActionBlock && d.blocked == 0:

@@ -171,7 +171,7 @@ func (d *decision) priorityOfDenial() *priority {
 func (d *decision) countPlaces(v *verdict.Verdict) {
 	for i := range d.keys {
 		k := &d.keys[i]
-		if k.h == nil || k.h.priority == nil || d.withoutKeys {
+		if k.h == nil || k.h.priority == nil {
 			continue
 		}
 		counts := &d.g.stats.allowedBy
