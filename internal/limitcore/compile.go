@@ -41,13 +41,13 @@ type Compiled struct {
 	// Fill is for a token bucket the number of units that return per microsecond, for a warm-up the number of units
 	// that a call takes, for a bucketed window the number of microseconds of a bucket, and 0 for others.
 	Fill int64
-	// Slack is the number of units that may be missing from a token bucket beyond Capacity tokens: the part of a token,
-	// below Unit, that returns during Spec.Wait. It is 0 for others.
+	// Slack is what Spec.Wait adds to Capacity, in units: for a token bucket the part of a token, below Unit, that
+	// returns during the wait and may be missing too, and for a warm-up the debt that the wait pays. It is 0 for others.
 	Slack int64
 	// Reserve is Spec.Reserve in units, a multiple of Unit.
 	Reserve int64
-	// Warm is Spec.WarmUp in units, and Queue is Spec.Wait in units; 0 for others.
-	Warm, Queue int64
+	// Warm is Spec.WarmUp in units; 0 for others.
+	Warm int64
 	// InitialDeficit is Spec.InitialDeficit in units.
 	InitialDeficit int64
 	// Block and BlockMax are the fields of the Spec in microseconds; BlockMax is never below Block.

@@ -45,7 +45,7 @@ func (s *Spec) compileWarmUp(us int64) (Compiled, error) {
 			"limit: warming_up over %v at %d per %v needs numbers beyond 2^44; choose a rounder rate or a shorter warm-up",
 			s.WarmUp, s.Limit, s.Window)
 	}
-	t.Warm, t.Queue = warm*t.Unit, wait*t.Unit
+	t.Warm, t.Slack = warm*t.Unit, wait*t.Unit
 	return t, nil
 }
 
@@ -58,7 +58,7 @@ func (t *Compiled) coldPrice(warmth int64) int64 {
 }
 
 // waitForDebt returns the time until a debt is small enough that a call may wait for it.
-func (t *Compiled) waitForDebt(debt int64) int64 { return CeilDiv(max(0, debt-t.Queue), t.Unit) }
+func (t *Compiled) waitForDebt(debt int64) int64 { return CeilDiv(max(0, debt-t.Slack), t.Unit) }
 
 // chargeWarm charges like Charge. from is the state s converted to these terms, and ends at end.
 func (t *Compiled) chargeWarm(s, from *State, now, end, cost int64) Outcome {

@@ -30,7 +30,7 @@ func (c *charged) encode(args []any, cost int64) []any {
 		args[len(args)-5] = fmt.Sprint(string(rune(c.Kind)), c.Reserve)
 	}
 	if c.Kind == limitcore.KindWarm {
-		args[len(args)-1] = fmt.Sprint(c.Fill, c.Warm, c.Queue)
+		args[len(args)-1] = fmt.Sprint(c.Fill, c.Warm, c.Slack)
 	}
 	return args
 }
