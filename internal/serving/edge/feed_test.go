@@ -134,8 +134,12 @@ func TestFeed_AsksAboutAllForUnsupportedOverrides(t *testing.T) {
 		s.gate.SetOverrides(nil)
 		s.expect("", true)
 	}
-	class := feedRules + "classes: [{name: bot, match: {header: User-Agent, pattern: bot}}]\n"
-	newSite(t, class).expect("ask classes\n", false)
+	const bot = "classes: [{name: bot, match: {header: User-Agent, pattern: bot}"
+	newSite(t, feedRules+bot+"}]\n").expect("", false)
+	for _, window := range []string{"fixed", "sliding"} {
+		newSite(t, feedRules+bot+", ip: {"+window+": {limit: 9, window: 1m}}}]\n").
+			expect("ask classes with limits of their own\n", false)
+	}
 	newSite(t, strings.Replace(feedRules, "window: 1m", "window: 1m, mode: shadow", 1)).
 		expect("ask an ip window in shadow mode\n", false)
 	twice := []rules.Override{{ID: "a", Key: "topic?id=1", Action: rules.ActionBlock},
@@ -169,10 +173,10 @@ func TestFeed_RemembersOnlyDenialsForAllClients(t *testing.T) {
 		s := newSite(t, strings.Replace(feedRules, "limit: {rate: 5}", limit, 1)+
 			"classes: [{name: member, match: {header: X-User, pattern: .}}]\n")
 		s.publish(1, "topic?id=1")
-		s.expect("ask classes\nk a topic?id=1\n", false)
+		s.expect("k a topic?id=1\n", false)
 		s.gate.SetOverrides([]rules.Override{{ID: "o", Key: "topic?id=1", Action: rules.ActionLimit, Rate: 1}})
 		s.since = ""
-		s.expect("ask classes\nk a topic?id=1\n", false)
+		s.expect("k a topic?id=1\n", false)
 	}
 }
 

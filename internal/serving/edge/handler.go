@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -140,9 +141,11 @@ func (e entry) appendLine(b []byte, now time.Time, name string) []byte {
 func unsupportedPart(set *rules.Set) string {
 	bits := set.IP.IPv6Prefix
 	shadow := func(w *rules.IPWindow) bool { return w != nil && w.Mode == hottype.ModeShadow }
+	// A class without windows of its own matters to hot keys alone, and gateways ask about these.
+	ownWindows := func(c *rules.Class) bool { return c.Fixed != nil || c.Sliding != nil }
 	switch {
-	case len(set.Classes) > 0:
-		return "classes"
+	case slices.ContainsFunc(set.Classes, ownWindows):
+		return "classes with limits of their own"
 	case bits%8 != 0:
 		return "ip.ipv6_prefix is not a multiple of 8"
 	case shadow(set.IP.Fixed) || shadow(set.IP.Sliding):
