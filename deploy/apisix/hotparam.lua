@@ -15,6 +15,8 @@
 --     http_configuration_snippet: "include /etc/apisix/hotparam.map.conf;"
 --   plugins: [hotparam]
 --
+-- Classes with priority read fields that plugins before this one write: proxy-rewrite sets or removes X-User.
+--
 -- Then enable it by a global rule: {"plugins": {"hotparam": {}}}. It is tested in nginx with the parts of APISIX that
 -- it uses, not in APISIX.
 local core = require("apisix.core")

@@ -15,6 +15,7 @@ local HALF = 0.5 -- seconds: questions are counted by halves of a second
 local SOME = 3 -- clients whose questions have to be lost before the limiter counts as gone by them
 local MAPPED = ("\0"):rep(10) .. "\255\255" -- begins an IPv4 address on a socket for both families
 local LONGEST_DENIAL = 1 -- seconds for which a denial is remembered, so that a reset takes effect
+local LONGEST_RELOAD = 120 -- seconds after which a page reloads itself
 local UNREAD = "unread" -- reason of a denial because the limiter's answer cannot be read
 local MOST = 40000 -- requests between two posts; further ones are lost and counted
 
@@ -163,13 +164,16 @@ local page = [[<!doctype html><html lang="en"><title>Too Many Requests</title><h
                 <p>Please try again in a moment.</p></html>
 ]]
 
-local function answer(reason, rule, key, retry, limits, policy)
+-- answer answers a denied request. cookie sets a visitor pass. A page reloads itself, unless that is more than some
+-- minutes away.
+local function answer(reason, rule, key, retry, limits, policy, cookie)
   local h = ngx.header
   ngx.status = 429
   h["Retry-After"], h["RateLimit"], h["RateLimit-Policy"] = retry, limits, policy
-  h["Cache-Control"] = "no-store"
+  h["Cache-Control"], h["Set-Cookie"] = "no-store", cookie
   if (var.http_accept or ""):lower():find("text/html", 1, true) then
     h["Content-Type"] = "text/html"
+    h["Refresh"] = var.request_method == "GET" and (tonumber(retry) or 1e9) <= LONGEST_RELOAD and retry or nil
     return ngx.print(page)
   end
   h["Content-Type"] = "application/problem+json"
@@ -211,7 +215,7 @@ function M.refused(cache)
   end
   remember(var.verdict_key, reason, var.verdict_retry_ms, var.verdict_rule, var.verdict_policy)
   answer(reason, var.verdict_rule or "", var.verdict_key or "", given(var.verdict_retry),
-    given(var.verdict_ratelimit), given(var.verdict_policy))
+    given(var.verdict_ratelimit), given(var.verdict_policy), given(var.verdict_cookie))
 end
 
 -- denial returns until when a key is denied to all clients, and why: reason, rule and policy.
@@ -380,13 +384,13 @@ end
 -- Fields that a check sets itself or leaves out.
 local own = { host = true, connection = true, ["content-length"] = true, ["transfer-encoding"] = true, te = true,
   upgrade = true, expect = true, ["x-original-host"] = true, ["x-original-uri"] = true, ["x-original-method"] = true,
-  ["x-real-ip"] = true, ["x-request-id"] = true }
+  ["x-real-ip"] = true, ["x-forwarded-proto"] = true, ["x-request-id"] = true }
 
 -- check asks about a request, with its fields, and ends it if the limiter denies it.
 local function check()
   local fields = { "X-Original-Host: ", var.http_host or "", "\r\nX-Original-URI: ", var.request_uri,
-    "\r\nX-Original-Method: ", var.request_method, "\r\nX-Real-IP: ", var.remote_addr, "\r\nX-Request-ID: ",
-    var.request_id, "\r\n" }
+    "\r\nX-Original-Method: ", var.request_method, "\r\nX-Real-IP: ", var.remote_addr, "\r\nX-Forwarded-Proto: ",
+    var.scheme, "\r\nX-Request-ID: ", var.request_id, "\r\n" }
   for name, values in pairs(ngx.req.get_headers(0)) do
     if not own[name] and not (config.token and name == "authorization") then
       for _, value in ipairs(type(values) == "table" and values or { values }) do
@@ -414,8 +418,17 @@ local function check()
     remember(f["x-hotparam-key"], f["x-hotparam-reason"], f["x-hotparam-retry-ms"], f["x-hotparam-rule"],
       f["ratelimit-policy"])
     answer(f["x-hotparam-reason"] or "", f["x-hotparam-rule"] or "", f["x-hotparam-key"] or "", f["retry-after"],
-      f["ratelimit"], f["ratelimit-policy"])
+      f["ratelimit"], f["ratelimit-policy"], f["set-cookie"])
     return ngx.exit(ngx.status)
+  end
+end
+
+-- withhold_passes removes the cookies of visitor passes from a request, so that the application does not get them.
+local function withhold_passes()
+  local cookies = var.http_cookie
+  if cookies and cookies:find("hotparam_", 1, true) then
+    local rest = ("; " .. cookies):gsub("; *hotparam_%w+=[^;]*", ""):gsub("; *__Host%-hotparam_%w+=[^;]*", "")
+    ngx.req.set_header("Cookie", given(rest:gsub("^; *", "")))
   end
 end
 
@@ -429,13 +442,14 @@ function M.access(options)
   out.hotparam_retry = nil
   local verdict = M.decide()
   if verdict == "ask" then
-    return check()
+    check() -- does not return if the limiter denies the request
   elseif verdict == "deny" then
     local rule, policy, retry = out.hotparam_rule, given(out.hotparam_policy), out.hotparam_retry
     answer(out.hotparam_reason, rule, var.hotparam_key, retry,
       policy and ('"%s";r=0;t=%s'):format(rule, retry), policy)
     return ngx.exit(ngx.status)
   end
+  withhold_passes()
 end
 
 local function bytes(hex)

@@ -10,6 +10,9 @@
 --       kong start
 --   curl localhost:8001/plugins -d name=hotparam
 --
+-- Classes with priority read fields that plugins before this one write, such as X-Consumer-Username. Where no plugin
+-- writes such a field, a client may.
+--
 -- It is tested in nginx with the parts of Kong that it uses, not in Kong.
 local hotparam = require("hotparam")
 
