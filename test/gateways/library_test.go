@@ -16,13 +16,13 @@ import (
 // set, with the lines of feed. The text of check is the limiter's answer to a question of a plugin, up to the byte at
 // which it stops.
 const nginxOf = `
-time, alive, feed, check, timers, logged, printed = 1000, true, "", "", {}, 0, ""
+time, alive, feed, form, check, timers, logged, printed = 1000, true, "", "all", "", {}, 0, ""
 local Socket = {}
 Socket.__index = Socket
 function Socket:settimeouts() end
 function Socket:connect(host) self.host = host return alive or host == "check", "refused" end
 function Socket:send(parts)
-  local body = "edge 1 1 all\nrules r\n" .. feed .. "end\n"
+  local body = "edge 1 1 " .. form .. "\nrules r\n" .. feed .. "end\n"
   self.text = "HTTP/1.1 200 OK\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body
   if self.host == "check" then
     self.text = check
@@ -44,7 +44,7 @@ function Socket:close() end
 function Socket:setkeepalive() end
 ngx = {
   var = { hotparam_key = "?", hotparam_rules = "r", hotparam_exempt = "", request_uri = "/", request_method = "GET",
-    remote_addr = "", request_id = "1" },
+    remote_addr = "", request_id = "1", scheme = "http" },
   header = {}, ERR = "err", NOTICE = "notice",
   now = function() return time end,
   log = function(level) logged = logged + (level == "err" and 1 or 0) end,
@@ -253,4 +253,46 @@ func TestLibrary_KnowsClients(t *testing.T) {
 			l.is(fmt.Sprintf("+%x topic?id=1\n", other.AsSlice()), "posted")
 		}
 	})
+}
+
+// A denial that the gateway remembers ends with the line of the feed that the limit of its key has a priority, and no
+// denial of that key is remembered after it.
+func TestLibrary_ForgetsDenialsOfKeyThatGetsPriority(t *testing.T) {
+	t.Parallel()
+	const key = "topic?id=1"
+	for _, form := range []string{"all", "changes"} {
+		l := newLibrary(t, "k d "+key+"\n")
+		l.from(netip.AddrFrom4([4]byte{10, 0, 0, 1}), key)
+		refuse := func() {
+			l.is("ask", "hotparam.decide()")
+			l.do(`local v = ngx.var
+			v.verdict_key, v.verdict_reason, v.verdict_retry_ms, v.verdict_rule = %q, "hot", "9000", "topic"
+			hotparam.refused("@cached")`, key)
+		}
+		refuse()
+		l.is("deny", "hotparam.decide()")
+		l.do(`feed, form = "k a %s\n", %q poll(false)`, key, form)
+		refuse()
+		l.is("ask", "hotparam.decide()")
+		l.Close()
+	}
+}
+
+// A denial hands a visitor pass to its client, and a page reloads itself unless the request sends a form or its wait is
+// longer than two minutes.
+func TestLibrary_HandsPassesOn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ method, accept, retry, reload string }{
+		{"GET", "text/html", "11", "11"}, {"GET", "text/html", "120", "120"}, {"GET", "text/html", "121", "nil"},
+		{"POST", "text/html", "11", "nil"}, {"GET", "*/*", "11", "nil"},
+	} {
+		l := newLibrary(t, "")
+		l.asks(1)
+		l.do(`ngx.var.request_method, ngx.var.http_accept, ngx.status = %q, %q, 0
+		check = "HTTP/1.1 403 Forbidden\r\nSet-Cookie: hotparam_12ab=A; Path=/\r\nRetry-After: %s\r\n\r\n"
+		hotparam.access({})`, c.method, c.accept, c.retry)
+		l.is("hotparam_12ab=A; Path=/", `ngx.header["Set-Cookie"]`)
+		l.is(c.reload, `ngx.header["Refresh"]`)
+		l.Close()
+	}
 }

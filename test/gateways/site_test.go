@@ -48,17 +48,27 @@ rules:
     params: ["*"]
     hot:   {rate: 1000000, window: 2s}
     limit: {algorithm: token_bucket, rate: 100, burst: 100}
+  - name: pages
+    match: {path: "/pages"}
+    params: [id]
+    hot:   {rate: 1000000, window: 2s}
+    limit: {algorithm: token_bucket, rate: 0.01, burst: 8, priority: [member, visitor]}
+    cache: {}
   - name: root
     match: {path: "/"}
     params: [id]
     hot:   {rate: 1000000, window: 2s}
     limit: {algorithm: token_bucket, rate: 100, burst: 100}
+classes:
+  - {name: member, match: {header: X-User, pattern: .}}
+  - {name: visitor, pass_age: 1s}
 ip:
   fixed: {limit: %d, window: 24h}
   trusted_proxies: [127.0.0.1]
 overrides:
   - {key: 'topic?id=viral', action: limit, rate: 0.01, burst: 5}
   - {key: 'topic?id=blocked', action: block}
+  - {key: 'pages?id=1', action: limit, rate: 0.01, burst: 8}
   - {key: 'root?id=blocked', action: block}
   - {key: 'hosted?id=of-one-host', action: block}
   - {client: 127.0.0.9, action: block}
