@@ -43,7 +43,7 @@ func TestHAProxy_LogsUnjudgedRequests(t *testing.T) {
 	program.Await(t, time.Minute, "two lines with st=1", func() (ok bool) {
 		found := 0
 		for line := range strings.Lines(g.Said()) {
-			if strings.HasPrefix(line, "SPOE: [hotparam] <EVENT:") && strings.Contains(line, " st=1 ") {
+			if strings.HasPrefix(line, "SPOE: [hotparam] <GROUP:") && strings.Contains(line, " st=1 ") {
 				found++
 			}
 		}
