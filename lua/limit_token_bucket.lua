@@ -1,7 +1,7 @@
 -- limit_token_bucket: kind 't'. A bucket starts full; missing units run back evenly, fill units a microsecond, and unit
 -- units are a token. All is left again when no more units are missing than room has beyond whole tokens; room has such
--- units only with a wait. A charge with a reserve is judged as if the bucket had as many units less, but the state is
--- that of the whole bucket. See internal/limitcore/token_bucket.go.
+-- units only with a wait. A charge with a reserve is judged as if the bucket had as many units less, but its state is
+-- cut to the whole room, since charges with a smaller reserve use it too. See internal/limitcore/token_bucket.go.
 --
 -- Cost: O(1), no redis.call.
 

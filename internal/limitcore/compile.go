@@ -41,8 +41,9 @@ type Compiled struct {
 	// Fill is for a token bucket the number of units that return per microsecond, for a warm-up the number of units
 	// that a call takes, for a bucketed window the number of microseconds of a bucket, and 0 for others.
 	Fill int64
-	// Slack is what Spec.Wait adds to Capacity, in units: for a token bucket the part of a token, below Unit, that
-	// returns during the wait and may be missing too, and for a warm-up the debt that the wait pays. It is 0 for others.
+	// Slack is the number of units that Spec.Wait adds to Capacity: for a token bucket the part of a token, below Unit,
+	// that returns during the wait and may be missing too, and for a warm-up the debt that the wait pays. It is 0 for
+	// others.
 	Slack int64
 	// Reserve is Spec.Reserve in units, a multiple of Unit.
 	Reserve int64

@@ -111,7 +111,7 @@ func TestStateUnderAnotherSpec(t *testing.T) {
 			State{KindBucket, now, 940_000, 100_000, 1}}, // as much as fits, and 0.4 of a token may be owed
 		{bucket, 20, Spec{Algorithm: GCRA, Limit: 20, Window: time.Second, Burst: 8, Wait: 20 * time.Millisecond},
 			State{KindBucket, now, 9 * 50_000, 50_000, 1}},
-		// the whole bucket counts, not what is left of it beside the reserve
+		// the state is cut to the whole bucket, and not to the tokens beside the reserve
 		{bucket, 20, Spec{Algorithm: GCRA, Limit: 10, Window: time.Second, Burst: 8, Reserve: 4},
 			State{KindBucket, now, 9 * 100_000, 100_000, 1}},
 		{bucket, 20, Spec{Algorithm: GCRA, Limit: 20, Window: time.Second, Burst: 8, Reserve: 4},

@@ -33,8 +33,9 @@ func (b *sharedBucket) judgedAt(now int64) (sharedBucket, int64) {
 	return *b, max(now, b.at)
 }
 
-// missingAt returns the tokens that are missing under a spec at a time that is not before the last charge. Under another
-// rate the tokens count as whole ones. They are never more than the whole bucket, whatever the reserve.
+// missingAt returns the tokens that are missing under a spec at a time that is not before the last charge. Under
+// another rate the part of a token counts as a whole token. With any reserve, as many tokens as the bucket holds may be
+// missing.
 func (b *sharedBucket) missingAt(s limit.Spec, at int64) *big.Rat {
 	zero := new(big.Rat)
 	if b.rate == nil {
@@ -172,20 +173,21 @@ func testReserve(t *testing.T, f Fixture) {
 	})
 }
 
-// testIsolation checks what a reserve guarantees. Let the charges of the first places have reserves up to r and cost 1,
-// and all other charges reserves from q > r on and any cost. Whatever the others ask, at every moment at least as many
-// charges of the first places have been allowed as a token bucket of their own would have allowed them: of the same
-// rate, and of the burst q - r.
+// testIsolation checks the guarantee of a reserve. Let the charges of the first places have reserves up to r and cost
+// 1, and all other charges have reserves from q > r on and any cost. However much the others ask for, the first places
+// have at every moment been allowed at least as many charges as a token bucket for them alone, with the same rate and
+// the burst q - r, would have allowed.
 //
-// Proof. Let x be the tokens beyond r in the shared bucket, y the tokens in the bucket of their own, and e how many more
-// charges the shared bucket has allowed. Then e >= 0 and x + e >= y, always. At the beginning both buckets are full,
-// x >= q - r = y, and e = 0. Each step keeps both:
-//   - Tokens return. y grows by as much as x, or x stays since its bucket is full, and then x >= q - r >= y.
-//   - A charge of the others is allowed. Afterwards q tokens are left, so x >= q - r >= y.
-//   - A charge of the first places is allowed by both buckets: x and y fall by 1. By the shared bucket alone: x falls and
-//     e grows by 1. By neither: nothing changes.
-//   - It is allowed by the bucket of their own alone. Then x < 1, as its reserve is at most r, and y >= 1, so e >= y - x
-//     is above 0, and at least 1 since it is whole. y and e fall by 1.
+// Proof. Let x be the tokens beyond r in the shared bucket, y the tokens in the other bucket, and e the number of
+// charges of the first places that the shared bucket has allowed, less the number that the other one has allowed. Then
+// e >= 0 and x + e >= y hold always. At the beginning both buckets are full, so x >= q - r = y, and e = 0. Each step
+// keeps both:
+//   - Tokens return. y grows by no more than x, unless the shared bucket becomes full, and then x >= q - r >= y.
+//   - A charge of the others is allowed. Afterwards at least q tokens are left, so x >= q - r >= y.
+//   - Both buckets allow a charge of the first places: x and y fall by 1. The shared bucket alone allows it: x falls
+//     and e grows by 1. Neither allows it: nothing changes.
+//   - The other bucket alone allows it. Its reserve is at most r, so x < 1, and y >= 1. So e >= y - x > 0, and e is at
+//     least 1, because it is a whole number. y and e fall by 1.
 func testIsolation(t *testing.T, f Fixture) {
 	check(t, 2, func(rt *rapid.T, steps int) {
 		f.Reset()
