@@ -40,7 +40,7 @@ func questions(envoy string) []question {
 			[]string{"caddy/Caddyfile"}, forwarded, "8185",
 			[]string{"reverse_proxy 127.0.0.1:8185", "@none path /none\n\t\treverse_proxy @none 127.0.0.1:8185"}},
 		{"HAProxy, SPOE", "haproxy", haproxy, []string{"haproxy/haproxy.cfg", "haproxy/hotparam.spoe"},
-			[]string{"--spoe.listen", "{addr}"}, "8184", []string{"filter spoe engine hotparam config", "# filter"}},
+			[]string{"--spoe.listen", "{addr}"}, "8184", []string{"http-request send-spoe-group hotparam", "# ask by"}},
 		{"HAProxy that decides itself", "haproxy", haproxy,
 			[]string{"haproxy/edge.cfg", "haproxy/edge.lua", "haproxy/edge.spoe", "haproxy/edge.denied",
 				"haproxy/edge.exempt", "nginx/hotparam.lua"},

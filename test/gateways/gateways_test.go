@@ -97,7 +97,7 @@ var kinds = map[string]kind{
 		limiter: []string{"--spoe.listen", "{addr}"}, command: haproxySPOE,
 		differences: differences{fields: true, allowed: true, refused: append(spellings, absolute)},
 		closed:      []string{"#   http-request deny", "http-request deny"}, unanswered: []int{503},
-		silence: []string{"filter spoe engine hotparam config", "# filter"},
+		silence: []string{"http-request send-spoe-group hotparam", "# ask by"},
 	},
 	"HAProxy that decides itself": {
 		limiter:     append(slices.Clone(decidingHAProxy.listen), "--edge.listen", "{edge}"),
