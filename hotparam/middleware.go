@@ -43,11 +43,11 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 	layer := middleware.New(p.parts.Gate, options)
 	return func(next http.Handler) http.Handler {
 		checkHandler(next)
-		limited := layer.Wrap(next)
+		limited, unjudged := layer.Wrap(next), layer.Unjudged(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			x := Exchange{w, r}
 			if o.Skip != nil && o.Skip(x) {
-				next.ServeHTTP(w, r)
+				unjudged.ServeHTTP(w, r)
 				return
 			}
 			if asks {

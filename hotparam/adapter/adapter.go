@@ -38,8 +38,9 @@ func New[C any](p *hotparam.Pipeline, o hotparam.Options[C]) *Adapter[C] {
 type Decision struct {
 	hotparam.Decision
 	judged  *hottype.JudgedRequest // for Context; nil without Options.InContext
-	end     func()                 // ends the context that outlives the client; may be nil
-	endBody func()                 // ends the reading of an awaited body; may be nil
+	grant   *httplimit.PendingGrant
+	end     func() // ends the context that outlives the client; may be nil
+	endBody func() // ends the reading of an awaited body; may be nil
 }
 
 // newDecision returns the decision with a verdict. tracker is nil if nothing of the request is tracked.
@@ -57,6 +58,14 @@ func (d *Decision) Context(ctx context.Context) context.Context {
 	return httplimit.WithJudged(ctx, d.judged)
 }
 
+// ResponseStarted records that the response begins, with its HTTP status, for which the request may be refunded. Only
+// the first call counts. If the header of the response grants its client a class (docs/rules.md#passes), the field
+// becomes a cookie, so call it before the header is sent.
+func (d *Decision) ResponseStarted(status int) {
+	d.grant.ResponseStarted()
+	d.Decision.ResponseStarted(status)
+}
+
 // Done records that the response has ended. A request without a response failed: its handler panicked. Only the first
 // call counts.
 func (d *Decision) Done() {
@@ -66,6 +75,7 @@ func (d *Decision) Done() {
 	if d.endBody != nil {
 		d.endBody()
 	}
+	d.grant.Done()
 	d.Decision.Done()
 }
 
@@ -100,6 +110,9 @@ func (a *Adapter[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Deci
 // enforceAwaited does the same as Enforce for a request whose body has been awaited.
 func (a *Adapter[C]) enforceAwaited(c C, w http.ResponseWriter, r *http.Request) (*Decision, error) {
 	d, tracker, err := a.decideBy(c, r, a.gate.Decide)
+	if d != nil {
+		d.grant = a.gate.GrantOf(w, r)
+	}
 	switch {
 	case errors.Is(err, httplimit.ErrAnswered):
 		return nil, nil
@@ -107,6 +120,11 @@ func (a *Adapter[C]) enforceAwaited(c C, w http.ResponseWriter, r *http.Request)
 		return nil, err
 	case d.Reason == 0:
 		return d, nil
+	}
+	if proofs, _ := a.gate.UsesProofs(); proofs {
+		httplimit.StripProofs(r)
+	}
+	switch {
 	case d.Allowed:
 		a.SetHeader(w.Header(), d.Verdict)
 		tracker.HandlerStartedAfterBody(r)

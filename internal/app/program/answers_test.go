@@ -74,6 +74,8 @@ func (g *answering) DecideForCache(ctx context.Context, now time.Time, r *hottyp
 	return g.Begin(ctx, now, r, true), nil
 }
 
+func (*answering) UsesProofs() (cookies, grants bool) { return false, false }
+
 func (g *answering) RecordOutcomes(time.Time, string, time.Duration, int, int64) bool { return false }
 
 func (g *answering) TakeLimit(_ context.Context, _ time.Time, _ *gate.Limit, subject string, _ int64) hottype.Verdict {

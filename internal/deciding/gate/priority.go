@@ -182,3 +182,18 @@ func (d *decision) countPlaces(v *verdict.Verdict) {
 		return
 	}
 }
+
+// UsesProofs reports whether clients prove classes of the rules by cookies, and whether responses grant some of them.
+func (g *Gate) UsesProofs() (cookies, grants bool) {
+	st := g.cur.Load()
+	return st.proofs, st.grants
+}
+
+// Grant returns the pass of a class that a response grants to its client, "NAME=VALUE" of a cookie, or "" if the rules
+// do not let responses grant the class, or if the limiter has no secret.
+func (g *Gate) Grant(now time.Time, class string) string {
+	if !g.cur.Load().set.Grants(class) {
+		return ""
+	}
+	return g.cfg.Passes.Grant(now, class)
+}

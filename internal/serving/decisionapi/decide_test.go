@@ -80,7 +80,8 @@ func TestDecider_HandsOutPassesByScheme(t *testing.T) {
 	t.Parallel()
 	for proto, want := range map[string]string{`"https"`: "__Host-hotparam_", `"http"`: "hotparam_", `[]`: "hotparam_",
 		`["https","http"]`: "hotparam_"} {
-		w, _ := ask(t, http.MethodPost, strings.NewReader(`{"uri":"/","cost":10,"headers":{"x-forwarded-proto":`+proto+`}}`))
+		body := `{"uri":"/","cost":10,"headers":{"x-forwarded-proto":` + proto + `}}`
+		w, _ := ask(t, http.MethodPost, strings.NewReader(body))
 		if !strings.Contains(w.Body.String(), `,"set_cookie":"`+want) {
 			t.Errorf("%s: %s", proto, w.Body)
 		}

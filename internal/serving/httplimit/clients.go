@@ -79,7 +79,10 @@ func (c *Clients) Of(r *http.Request) hottype.Client {
 // Identify sets the client of a request that came from peer. peer is invalid if it has no address. lines returns the
 // lines of a header field.
 func (c *Clients) Identify(req *hottype.Request, peer netip.Addr, lines func(name string) []string) {
-	s := c.currentSources()
+	c.currentSources().identify(req, peer, lines)
+}
+
+func (s *sources) identify(req *hottype.Request, peer netip.Addr, lines func(name string) []string) {
 	h := hop{addr: peer}
 	if s.header != "" {
 		h = s.find(peer, lines(s.header))

@@ -152,7 +152,8 @@ func TestHTTPGate_BelievesFieldsOfTrustedPeersAlone(t *testing.T) {
 		header := http.Header{}
 		for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-Forwarded-Proto", "X-User"} {
 			if rapid.Bool().Draw(t, name) {
-				header[name] = []string{rapid.SampledFrom([]string{"10.1.1.1", "for=10.1.1.1", "https"}).Draw(t, "value")}
+				value := rapid.SampledFrom([]string{"10.1.1.1", "for=10.1.1.1", "https"})
+				header[name] = []string{value.Draw(t, "value")}
 			}
 		}
 		r := request(peer.Draw(t, "peer"), header)
@@ -164,19 +165,37 @@ func TestHTTPGate_BelievesFieldsOfTrustedPeersAlone(t *testing.T) {
 			}
 			return hottype.Verdict{Allowed: true}
 		}
-		g := httplimit.NewHTTPGate(httplimit.HTTPGateConfig{
-			Gate:    gateFunc{decide: decide, panics: new(int)},
-			Clients: httplimit.NewClients(trusted, rapid.SampledFrom([]string{"", "peer", "X-Real-IP"}).Draw(t, "from")),
-		})
+		from := rapid.SampledFrom([]string{"", "peer", "X-Real-IP"}).Draw(t, "from")
+		g := httplimit.NewHTTPGate(httplimit.HTTPGateConfig{Gate: gateFunc{decide: decide, panics: new(int)},
+			Clients: httplimit.NewClients(trusted, from)})
 		g.Decide(r, hottype.Client{}, 0)
 		g.Decide(r, hottype.Client{Name: "10.1.1.1"}, 0)
 		g.DecideOpening(r, hottype.Client{}, 0)
 		g.DecideForCache(r)
-		g.ChargeKeys(r)
+		g.ChargeKeys(r, nil)
 		if asked != 5 || believed != map[bool]int{true: 5}[want] {
 			t.Fatalf("%s %v: %d of %d believed", r.RemoteAddr, header, believed, asked)
 		}
 	})
+}
+
+// The address of a client that the service names is still known, because passes and classes of networks ask for it.
+func TestHTTPGate_KnowsTheAddressOfNamedClients(t *testing.T) {
+	t.Parallel()
+	var got hottype.Request
+	g := httplimit.NewHTTPGate(httplimit.HTTPGateConfig{Clients: httplimit.NewClients(prefixes("10.0.0.0/8"), ""),
+		Gate: gateFunc{decide: func(req *hottype.Request) hottype.Verdict {
+			got = *req
+			return hottype.Verdict{Allowed: true}
+		}}})
+	r := request("10.1.1.1:1", http.Header{"X-Forwarded-For": {"2001:db8::7"}})
+	for _, name := range []string{"", "anna"} {
+		want := map[string]string{"": "2001:db8::", "anna": "anna"}[name]
+		g.Decide(r, hottype.Client{Name: name}, 0)
+		if got.Client.String() != want || got.Address.String() != "2001:db8::7" || !got.FromProxy {
+			t.Errorf("%q: %+v", name, got)
+		}
+	}
 }
 
 func TestParseClient(t *testing.T) {

@@ -20,6 +20,10 @@ type Gate interface {
 	DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (
 		v verdict.Verdict, count func(last *verdict.Verdict))
 	ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) verdict.Verdict
+	// UsesProofs reports whether clients prove classes by cookies, and whether responses grant some of them. Grant
+	// returns the pass of a class that a response grants, "NAME=VALUE" of a cookie, or "" if none may grant it.
+	UsesProofs() (cookies, grants bool)
+	Grant(now time.Time, class string) string
 	// Panicked records a panic of a function that describes a request, and returns the verdict that lets it pass.
 	Panicked(p any) verdict.Verdict
 
@@ -115,10 +119,14 @@ func (g *HTTPGate) DecideForCache(r *http.Request) (v verdict.Verdict, count fun
 	return v, count
 }
 
-// ChargeKeys decides whether a request that was left to a response cache may go on.
-func (g *HTTPGate) ChargeKeys(r *http.Request) (v verdict.Verdict) {
+// ChargeKeys decides whether a request that was left to a response cache may go on. cookies is the result of
+// StripProofs, because the limits of keys ask for the passes.
+func (g *HTTPGate) ChargeKeys(r *http.Request, cookies []string) (v verdict.Verdict) {
 	defer g.recoverTo(&v)
 	req := g.gateRequest(r, hottype.Client{}, 0)
+	if cookies != nil {
+		req.Header = withCookies{r.Header, cookies}
+	}
 	v = g.cfg.Gate.ChargeKeys(r.Context(), g.cfg.Now(), req)
 	g.releaseRequest(req)
 	return v
@@ -137,10 +145,12 @@ func (g *HTTPGate) recoverTo(v *verdict.Verdict) {
 func (g *HTTPGate) gateRequest(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
 	req, peer := g.requests.Get().(*hottype.Request), peerOf(r)
 	req.Method, req.Host, req.Target = r.Method, r.Host, Target(r)
-	req.Client, req.Header, req.Cost = client, r.Header, cost
-	req.FromProxy = g.cfg.Clients.Trusts(peer)
-	if client.IsZero() {
-		g.cfg.Clients.Identify(req, peer, r.Header.Values)
+	req.Header, req.Cost = r.Header, cost
+	from := g.cfg.Clients.currentSources()
+	req.FromProxy = from.isTrusted(peer)
+	from.identify(req, peer, r.Header.Values)
+	if !client.IsZero() {
+		req.Client = client
 	}
 	if cost == 0 && g.cfg.Cost != nil {
 		req.Cost = g.cfg.Cost(r)

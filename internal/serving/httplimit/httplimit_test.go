@@ -202,6 +202,8 @@ func (f gateFunc) ChargeKeys(_ context.Context, _ time.Time, req *hottype.Reques
 	return verdict.Verdict{Verdict: f.decide(req)}
 }
 
+func (gateFunc) UsesProofs() (cookies, grants bool) { return false, false }
+
 func (f gateFunc) NeedsSlot(time.Time, *hottype.Request) bool { panic("broken") }
 
 func (f gateFunc) Panicked(any) verdict.Verdict {
@@ -242,7 +244,7 @@ func TestHTTPGate_RecoversFromPanicsOfDescribing(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("a"))
 	decided := g.Decide(r, hottype.Client{}, 0)
 	left, count := g.DecideForCache(r)
-	charged := g.ChargeKeys(r)
+	charged := g.ChargeKeys(r, nil)
 	for _, v := range []verdict.Verdict{decided, left, charged} {
 		if !v.Allowed || v.Reason != hottype.ReasonStore {
 			t.Errorf("%+v", v)

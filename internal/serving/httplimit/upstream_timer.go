@@ -77,7 +77,7 @@ func hasBody(r *http.Request) bool {
 // handler panics before.
 func ServeWithStatus(w http.ResponseWriter, r *http.Request, next http.Handler, told func(status int)) {
 	s := &statusWriter{ResponseWriter: w, onStatus: told}
-	defer s.report(http.StatusInternalServerError) // in case it panics
+	defer s.reportPanic()
 	next.ServeHTTP(s, r)
 	s.report(http.StatusOK) // in case it writes nothing
 }
@@ -96,12 +96,23 @@ func (s *statusWriter) report(status int) {
 	}
 }
 
+// reportPanic reports a handler that panicked before its response, which then grants nothing.
+func (s *statusWriter) reportPanic() {
+	if !s.over {
+		delete(s.Header(), FieldGrant)
+		s.report(http.StatusInternalServerError)
+	}
+}
+
 // Unwrap lets http.ResponseController find the capabilities of the server's own writer.
 func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 func (s *statusWriter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		s.report(status)
+	} else if h := s.Header(); h[FieldGrant] != nil { // an informational response cannot keep caches from storing it
+		defer func(classes []string) { h[FieldGrant] = classes }(h[FieldGrant])
+		delete(h, FieldGrant)
 	}
 	s.ResponseWriter.WriteHeader(status)
 }

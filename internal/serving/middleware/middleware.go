@@ -80,7 +80,7 @@ func New(gate httplimit.Gate, opt Options) *Layer {
 
 // Wrap puts the layer before a handler.
 func (l *Layer) Wrap(next http.Handler) http.Handler {
-	scope := l.cache.NewScope()
+	scope, granting := l.cache.NewScope(), l.gate.Granting(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.opt.Forwards {
 			l.opt.Clients.BeforeForwarding(r)
@@ -91,17 +91,37 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 		}
 		defer end()
 		v, count := l.decideRequest(r)
+		next, cookies := next, []string(nil)
+		if proofs, grants := l.gate.UsesProofs(); proofs {
+			if cookies = httplimit.StripProofs(r); grants {
+				next = granting
+			}
+		}
 		if v.Lease != nil {
 			defer l.gate.KeepLease(v.Lease)()
 		}
 		if v.Cache != nil {
-			left := &respcache.PendingRequest{Verdict: v, Count: count}
+			left := &respcache.PendingRequest{Verdict: v, Count: count, Cookies: cookies}
 			l.cache.Serve(w, r, left, next, scope)
 			return
 		}
 		if l.opt.Answers.Enforce(w, r, &v.Verdict) {
 			l.gate.ServeAllowed(w, r, &v, next, l.cache.Invalidation(w, r, &v, scope))
 		}
+	})
+}
+
+// Unjudged returns a handler for requests that are not decided. Their responses grant classes as others do, and their
+// cookies stay, because a layer behind this one may decide them.
+func (l *Layer) Unjudged(next http.Handler) http.Handler {
+	granting := l.gate.Granting(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, grants := l.gate.UsesProofs(); grants {
+			r.Header.Del(httplimit.FieldGrant)
+			granting.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

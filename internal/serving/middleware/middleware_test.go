@@ -22,6 +22,8 @@ type fixed struct {
 	v verdict.Verdict
 }
 
+func (fixed) UsesProofs() (cookies, grants bool) { return false, false }
+
 func (g fixed) DecideForCache(context.Context, time.Time, *hottype.Request) (verdict.Verdict, func(*verdict.Verdict)) {
 	return g.v, nil
 }

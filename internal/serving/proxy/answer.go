@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"slices"
+
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // answerWriter is the ResponseWriter of a request to an upstream. It keeps the fields of the upstream apart from the
@@ -54,6 +56,7 @@ func (a *answerWriter) sendInterim(status int) {
 	final := maps.Clone(h)
 	clear(h)
 	maps.Copy(h, a.header)
+	delete(h, httplimit.FieldGrant)
 	a.ResponseWriter.WriteHeader(status)
 	clear(h)
 	maps.Copy(h, final)

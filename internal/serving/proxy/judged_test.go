@@ -62,6 +62,8 @@ func (g *recorder) ChargeKeys(context.Context, time.Time, *hottype.Request) verd
 	return verdict.Verdict{Verdict: hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}}
 }
 
+func (*recorder) UsesProofs() (cookies, grants bool) { return false, false }
+
 func (*recorder) NeedsSlot(time.Time, *hottype.Request) bool { return false }
 
 func (g *recorder) takeRequests() []request {

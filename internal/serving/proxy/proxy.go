@@ -49,7 +49,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 			plain.Scheme = "http"
 			u, via = &plain, h2c
 		}
-		p.upstreams[name] = newUpstream(name, u, via, &p.cfg)
+		p.upstreams[name] = p.newUpstream(name, u, via)
 		p.upstreams[name].h2c = via == h2c
 	}
 	return p, nil
@@ -66,13 +66,17 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer end()
 	v, count := p.gate.DecideForCache(r)
+	var cookies []string
+	if proofs, _ := p.gate.UsesProofs(); proofs {
+		cookies = httplimit.StripProofs(r)
+	}
 	defer p.gate.KeepLease(v.Lease)()
 	if !v.Allowed {
 		p.denied.Add(1)
 	}
 	if v.Cache != nil {
 		up := p.upstreamFor(&v)
-		left := &respcache.PendingRequest{Verdict: v, Count: count, Upstream: up.name}
+		left := &respcache.PendingRequest{Verdict: v, Count: count, Cookies: cookies, Upstream: up.name}
 		p.cache.Serve(w, r, left, up, "")
 		return
 	}

@@ -31,6 +31,8 @@ func (g gate) DecideForCache(ctx context.Context, now time.Time, r *hottype.Requ
 	return g.Begin(ctx, now, r, true), nil
 }
 
+func (gate) UsesProofs() (cookies, grants bool) { return false, false }
+
 func (gate) NeedsSlot(time.Time, *hottype.Request) bool { return false }
 
 func (gate) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) verdict.Verdict {

@@ -61,8 +61,8 @@ func originForm(r *http.Request) string {
 	return path
 }
 
-// dropFields removes the fields that upstreams must not get: hop-by-hop fields, fields in which only trusted proxies
-// may write, and fields whose names have a "_". Gateways of the CGI family cannot distinguish the latter from names
+// dropFields removes the fields that upstreams must not get: hop-by-hop fields, fields in which only trusted proxies or
+// upstreams may write, and fields whose names have a "_". Gateways of the CGI family cannot distinguish the latter from names
 // with a "-", and gunicorn takes SCRIPT_NAME off the path.
 func (p *Proxy) dropFields(r *http.Request) {
 	h := r.Header
@@ -77,6 +77,7 @@ func (p *Proxy) dropFields(r *http.Request) {
 			}
 		}
 	}
+	delete(h, httplimit.FieldGrant)
 	p.cfg.Clients.DropHopByHop(h)
 	if p.cfg.Clients.FromProxy(r) {
 		return

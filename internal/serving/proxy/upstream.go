@@ -30,6 +30,7 @@ type upstream struct {
 	base  string // prefix of request paths, encoded, without a slash at its end
 	h2c   bool
 	cfg   *Config
+	gate  *httplimit.HTTPGate
 	proxy *httputil.ReverseProxy
 
 	requests, failures, abandoned atomic.Uint64
@@ -55,8 +56,8 @@ func (p *bufferPool) Get() []byte { return p.Pool.Get().(*[bufferSize]byte)[:] }
 
 func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[bufferSize]byte)(b)) }
 
-func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *upstream {
-	up := &upstream{name: name, url: u, base: strings.TrimSuffix(u.EscapedPath(), "/"), cfg: cfg}
+func (p *Proxy) newUpstream(name string, u *url.URL, via http.RoundTripper) *upstream {
+	up := &upstream{name: name, url: u, base: strings.TrimSuffix(u.EscapedPath(), "/"), cfg: &p.cfg, gate: p.gate}
 	up.proxy = &httputil.ReverseProxy{
 		Rewrite:        up.rewriteRequest,
 		Transport:      via,
@@ -64,7 +65,7 @@ func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *u
 		BufferPool:     newBufferPool(),
 		ErrorHandler:   up.answerFailure,
 		FlushInterval:  flushAfter,
-		ErrorLog:       logbound.Std(cfg.Log, slog.LevelWarn, "proxy: an answer of the upstream could not be passed on"),
+		ErrorLog:       logbound.Std(p.cfg.Log, slog.LevelWarn, "proxy: an answer of the upstream could not be passed on"),
 	}
 	return up
 }
@@ -81,6 +82,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = b
 	}
 	u.proxy.ServeHTTP(&answerWriter{ResponseWriter: w, header: http.Header{}}, r)
+	httplimit.DropGrantTrailer(w.Header())
 }
 
 // Fields in which proxies name the client, host and scheme of the requests that they forward.
@@ -133,6 +135,7 @@ func (u *upstream) handleResponse(res *http.Response) error {
 	case res.StatusCode == http.StatusNoContent:
 		delete(res.Header, "Content-Length") // some clients would wait for the body
 	}
+	u.gate.ReplaceGrant(res.Header, httplimit.IsHTTPS(res.Request.Header[forwardedProto]))
 	u.health.record(u.cfg.now(), res.StatusCode < http.StatusInternalServerError)
 	if body := bodyOf(res.Request); body != nil {
 		body.answerEarly(res)

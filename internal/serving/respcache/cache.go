@@ -179,7 +179,7 @@ func (c *Cache) serveAnswer(w http.ResponseWriter, r *http.Request, left *Pendin
 // chargeKeys charges the keys of a request. The verdict has a lease if the request holds a slot of its client or of a
 // key.
 func (c *Cache) chargeKeys(r *http.Request, left *PendingRequest) verdict.Verdict {
-	v := c.cfg.Gate.ChargeKeys(r)
+	v := c.cfg.Gate.ChargeKeys(r, left.Cookies)
 	v.Lease = cmp.Or(v.Lease, left.Verdict.Lease)
 	return v
 }
@@ -256,7 +256,7 @@ func (c *Cache) fetchInBackground(f *fetch, r *http.Request, next http.Handler) 
 	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
 	close(f.gone)
 	c.fetches.Go(func() {
-		charged := c.cfg.Gate.ChargeKeys(f.request)
+		charged := c.cfg.Gate.ChargeKeys(f.request, nil)
 		if charged.Allowed {
 			c.fetched.Add(1)
 			c.runFetch(f, next, &charged)

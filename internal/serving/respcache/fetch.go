@@ -273,6 +273,8 @@ type PendingRequest struct {
 	Count func(last *verdict.Verdict)
 	// Upstream names the handler in Stats; "" is the usual one.
 	Upstream string
+	// Cookies are the lines of Cookie before cookies were removed for the handler, or nil if none were.
+	Cookies []string
 
 	counted bool
 	again   bool // its fetch lacked a field by which the response differs
@@ -288,9 +290,9 @@ func (p *PendingRequest) count(v *verdict.Verdict) {
 
 // Gate decides about requests that the cache cannot answer. *httplimit.HTTPGate is one.
 type Gate interface {
-	// ChargeKeys decides whether a request may go to the handler, by the limits of its keys. If the verdict has a
-	// Lease, KeepLease has to follow.
-	ChargeKeys(r *http.Request) verdict.Verdict
+	// ChargeKeys decides whether a request may go to the handler, by the limits of its keys, with the cookies that it
+	// had. If the verdict has a Lease, KeepLease has to follow.
+	ChargeKeys(r *http.Request, cookies []string) verdict.Verdict
 	// KeepLease keeps a lease until release is called. The lease may be nil.
 	KeepLease(l *verdict.Lease) (release func())
 	// ServeAllowed serves an allowed request with a handler. onStatus is nil, or called with the status of the response

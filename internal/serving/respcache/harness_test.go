@@ -54,6 +54,8 @@ type servingGate struct {
 	serve hottype.CachePolicy
 }
 
+func (*servingGate) UsesProofs() (cookies, grants bool) { return false, false }
+
 func (*servingGate) NeedsSlot(time.Time, *hottype.Request) bool { return false }
 
 func (g *servingGate) DecideForCache(

@@ -24,7 +24,7 @@ type gate struct {
 	counted         []verdict.Verdict
 }
 
-func (g *gate) ChargeKeys(*http.Request) verdict.Verdict {
+func (g *gate) ChargeKeys(*http.Request, []string) verdict.Verdict {
 	g.charged.Add(1)
 	if n := g.tokens.Load(); n == 0 {
 		g.denied.Add(1)
