@@ -92,7 +92,7 @@ type Limit struct {
 	// Repeated blocks double up to this length. Default: `block`.
 	BlockMax time.Duration `name:"block_max" in:"0s..24h" step:"1ms"`
 	// Token bucket, gcra, leaky bucket, bursty: `true`: while the limit denies, clients share it evenly;
-	// docs/limits.md#fairness. Not with `block`; not evaluated in mode `shadow`.
+	// docs/limits.md#fairness. Not with `adaptive` and `block`; not evaluated in mode `shadow`.
 	Fair bool `name:"fair"`
 	// Token bucket, gcra: names of `classes`, the most important first: a class leaves a part of the burst to the classes
 	// before it, and all leave half of it that requests of other classes do not get; docs/crawlers.md. Not with `wait`,

@@ -260,6 +260,9 @@ func (l *Limit) checkFair(v conf.Value) {
 		fair.Fail("%s has no level that clients could share; token_bucket, gcra and leaky_bucket have", s.Algorithm)
 	case s.Block > 0:
 		fair.Fail("block denies the key to everybody for a while; leave out one of them")
+	case l.Adaptive != nil:
+		fair.Fail("has no effect with adaptive: true, whose cap on requests in flight denies before the bucket has a " +
+			"level that clients could share; leave out one of them, or list the classes to serve first in priority")
 	case s.Capacity() < smallBurst:
 		fair.Warn("a burst of %d is small: clients at random moments get less than their share below %d", s.Capacity(),
 			smallBurst)
