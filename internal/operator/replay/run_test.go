@@ -155,6 +155,41 @@ rules:
 	}
 }
 
+// A log has no cookies, so only classes by fields and networks have places in a replay.
+func TestRun_KnowsPriority(t *testing.T) {
+	t.Parallel()
+	const rules = `
+rules:
+  - {name: page, match: {path: /page}, params: [], hot: {rate: 1, window: 1s}, limit: {rate: 1, burst: 8, priority: [app, visitor]}}
+classes:
+  - {name: app, match: {header: User-Agent, pattern: "app"}}
+  - {name: visitor, pass_age: 10s}
+`
+	line := `192.0.2.%d - - [01/Jan/2026:12:00:%02d +0000] "GET /page HTTP/1.1" 200 1 "-" "%s"` + "\n"
+	var log strings.Builder
+	for second := range 10 {
+		for i := range 10 {
+			agent := "crawler"
+			if i == 9 { // the last of each second
+				agent = "app"
+			}
+			fmt.Fprintf(&log, line, i, second, agent)
+		}
+	}
+	denied := map[string]int{}
+	cfg := replay.Config{Rules: parse(t, rules), Verdict: func(s *replay.Seen, v *hottype.Verdict) {
+		if !v.Allowed {
+			denied[v.Class]++
+		}
+	}}
+	if _, err := replay.Run(context.Background(), cfg, text("log", log.String())); err != nil {
+		t.Fatal(err)
+	}
+	if denied["app"] != 0 || denied[""] < 60 {
+		t.Errorf("denied by class: %v", denied)
+	}
+}
+
 func lengths(rep *replay.Report) map[int64]int {
 	n := map[int64]int{}
 	for s, keys := range rep.HotSeconds {
