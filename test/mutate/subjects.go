@@ -25,6 +25,7 @@ var subjects = []subject{
 	own("internal/deciding/guarded", tests{pkg: "./internal/deciding/gate", pattern: "."}),
 	own("internal/deciding/fairness"),
 	own("internal/deciding/adaptive"),
+	own("internal/deciding/visitorpass"),
 	own("internal/serving/respcache"),
 	own("internal/hotset"),
 	own("internal/detection/detect"),

@@ -36,7 +36,7 @@ const (
 
 	secondSize, signatureSize = 4, 16
 	// encodedSize is the length of a second and a signature in base64.
-	encodedSize = ((secondSize+signatureSize)*8 + 5) / 6
+	encodedSize = 27
 )
 
 // The purposes of a signature, so that a pass of one kind is never valid as another.
@@ -79,18 +79,18 @@ func (p *Passes) Issue(now time.Time, client netip.Addr) string {
 // Age returns the time since the beginning of the second in which the client's own visitor pass was issued, and reports
 // whether cookies hold such a pass that is still recognised. cookies is one line of the field Cookie, or several lines
 // joined by "; ". Age verifies at most two cookies: the first one named with "__Host-" and the first one without.
-func (p *Passes) Age(now time.Time, cookies string, client netip.Addr) (time.Duration, bool) {
+func (p *Passes) Age(now time.Time, cookies string, client netip.Addr) (age time.Duration, ok bool) {
 	n, ok := networkOf(client)
 	if p == nil || !ok {
 		return 0, false
 	}
 	name := n.cookie()
 	for _, value := range findCookies(cookies, string(name[:])) {
-		if age, ok := p.verify(now, Life, purposeVisit, string(n[:]), value); ok {
-			return age, true
+		if age, ok = p.verify(now, Life, purposeVisit, string(n[:]), value); ok {
+			break
 		}
 	}
-	return 0, false
+	return age, ok
 }
 
 // Grant returns a new pass of a class as "NAME=VALUE" of a cookie, or "" if there is no secret for the day. Names of
@@ -110,9 +110,6 @@ func (p *Passes) Granted(now time.Time, cookies string) (class string, ok bool) 
 	}
 	for _, value := range findCookies(cookies, classCookie) {
 		class, signature, _ := strings.Cut(value, ".")
-		if class == "" || len(class) > maxClass {
-			continue
-		}
 		if _, ok := p.verify(now, ClassLife, purposeClass, class, signature); ok {
 			return class, true
 		}
@@ -144,7 +141,7 @@ func (p *Passes) verify(now time.Time, life time.Duration, purpose byte, subject
 	if len(value) != encodedSize {
 		return 0, false
 	}
-	if n, err := encoding.Decode(signed[:], []byte(value)); n != len(signed) || err != nil {
+	if _, err := encoding.Decode(signed[:], []byte(value)); err != nil {
 		return 0, false
 	}
 	issued := time.Unix(int64(binary.BigEndian.Uint32(signed[:])), 0)

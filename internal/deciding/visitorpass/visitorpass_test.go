@@ -66,7 +66,7 @@ func TestPasses_CountForTheirNetworkAndLife(t *testing.T) {
 		sinceSecond := issued.Add(age).Sub(issued.Truncate(time.Second))
 		want := networkOf(client) == networkOf(other) && sinceSecond >= -2*time.Second && sinceSecond < visitorpass.Life
 		got, ok := p.Age(issued.Add(age), pass, other)
-		if ok != want || ok && got != max(sinceSecond, 0) {
+		if ok != want || ok && got != max(sinceSecond, 0) || !ok && got != 0 {
 			t.Fatalf("%s at %v: %v, %v, want %v, %v", pass, age, got, ok, sinceSecond, want)
 		}
 		if _, ok := passesAt("mail", issued).Age(issued, pass, client); ok {
@@ -118,14 +118,28 @@ func TestPasses_WithoutSecretAreNone(t *testing.T) {
 	pass, class := passesAt("", noon).Issue(noon, client), passesAt("", noon).Grant(noon, "member")
 	for name, p := range map[string]*visitorpass.Passes{"nil": nil, "new": visitorpass.New(""),
 		"of another day": passesAt("", noon.AddDate(0, 0, 1))} {
-		_, aged := p.Age(noon, pass, client)
+		age, aged := p.Age(noon, pass, client)
 		_, granted := p.Granted(noon, class)
-		if p.Issue(noon, client) != "" || p.Grant(noon, "member") != "" || aged || granted {
+		if p.Issue(noon, client) != "" || p.Grant(noon, "member") != "" || age != 0 || aged || granted {
 			t.Errorf("%s: %q %q %v %v", name, p.Issue(noon, client), p.Grant(noon, "member"), aged, granted)
 		}
 	}
 	if p := passesAt("", noon); p.Issue(noon, netip.Addr{}) != "" || p.Grant(noon, "") != "" {
 		t.Error("a pass was issued to nobody")
+	}
+}
+
+// TestAge_IsZeroWithoutAPass reads cookies that hold no pass, or a pass that is not recognised.
+func TestAge_IsZeroWithoutAPass(t *testing.T) {
+	t.Parallel()
+	client := netip.MustParseAddr("192.0.2.7")
+	p := passesAt("", noon)
+	pass := p.Issue(noon, client)
+	for cookies, now := range map[string]time.Time{"": noon, pass: noon.Add(visitorpass.Life),
+		pass[:len(pass)-1] + "!": noon, pass[:len(pass)-1]: noon, p.Issue(noon.Add(3*time.Second), client): noon} {
+		if age, ok := p.Age(now, cookies, client); age != 0 || ok {
+			t.Errorf("%q: %v, %v", cookies, age, ok)
+		}
 	}
 }
 
@@ -177,6 +191,17 @@ func TestGranted_CountsForAnHourFromAnywhere(t *testing.T) {
 		}
 	}
 	if got, ok := p.Granted(noon, strings.Replace(pass, "member.", "admin.", 1)); ok {
+		t.Errorf("%q", got)
+	}
+	longest := strings.Repeat("m", 128)
+	if pass := p.Grant(noon, longest+"m"); pass != "" {
+		t.Errorf("a class of 129 letters was granted: %q", pass)
+	}
+	pass = p.Grant(noon, longest)
+	if got, ok := p.Granted(noon, pass); !ok || got != longest {
+		t.Errorf("of 128 letters: %q, %v", got, ok)
+	}
+	if got, ok := p.Granted(noon, pass+"x"); ok {
 		t.Errorf("%q", got)
 	}
 }
