@@ -97,7 +97,7 @@ type Limit struct {
 	// Token bucket, gcra: names of `classes`, the most important first: a class leaves a part of the burst to the classes
 	// before it, and all leave half of it that requests of other classes do not get; docs/crawlers.md. Not with `wait`,
 	// `block` or `fair`; `burst` is at least four times the number of classes, by default with `adaptive` a fifth of
-	// the current rate.
+	// the current rate, or from three classes on a tenth for each.
 	Priority []string `name:"priority" form:"plain"`
 	// Response statuses that refund the request's charge, such as `[304, 5xx]`; docs/limits.md#refund-by-status.
 	RefundStatus hottype.Statuses `name:"refund_status"`

@@ -23,13 +23,14 @@ type Adaptive struct {
 }
 
 // BurstAt returns the burst for a rate of requests a second. By default it is a tenth of the rate. A limit with
-// priority has a fifth of the rate and at least leastPriorityBurst, because the reserves of its classes are parts of it.
+// priority has a fifth of the rate, or from three classes on a tenth for each of them, so that each class has a
+// twentieth more than the next one; and at least leastPriorityBurst.
 func (a *Adaptive) BurstAt(rate float64) int64 {
 	switch {
 	case a.Burst > 0:
 		return a.Burst
 	case a.Classes > 0:
-		return max(leastPriorityBurst(a.Classes), int64(rate/5))
+		return max(leastPriorityBurst(a.Classes), int64(rate*float64(max(a.Classes, 2))/10))
 	}
 	return max(1, int64(rate/10))
 }

@@ -50,6 +50,10 @@ func TestPriority_HasClassesInOrderAndABurst(t *testing.T) {
 	if a.BurstAt(100) != 20 || a.BurstAt(10) != 8 {
 		t.Errorf("bursts %d and %d", a.BurstAt(100), a.BurstAt(10))
 	}
+	if a = mustParse(t, priorityRule("adaptive: true, min: 1, max: 400, priority: [member, partner, search, visitor]")).Rules[0].
+		Limit.Adaptive; a.BurstAt(100) != 40 {
+		t.Errorf("burst %d with four classes", a.BurstAt(100))
+	}
 	value := mustParse(t, priorityRule("rate: 85, priority: [member], values: [{key: page, rate: 2}]")).Rules[0].Values[0]
 	if value.Limit.Spec.Burst != 4 || !slices.Equal(value.Limit.Priority, []string{"member"}) {
 		t.Errorf("value %+v", value.Limit)

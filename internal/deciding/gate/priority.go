@@ -18,13 +18,18 @@ import (
 //
 // The bound on requests in flight of an adaptive limit is the other way round. The last place has the bound that the
 // controller found, and the places before it may exceed it, because the bound has hardly more slots than the upstream
-// has workers, and a slot that is kept free would idle.
+// has workers, and a slot that is kept free would idle. They have spareSlots besides, or a limiter of several, whose
+// part of the bound is two or three slots, would refuse members who come at random.
 type priority struct {
 	classes []*rules.Class
 	limits  []keyLimit // by place
 	// passAge is the age from which a visitor pass counts at some place, or 0 if no place is of visitors.
 	passAge time.Duration
 }
+
+// spareSlots is the number of slots that each place before the last has in addition to its multiple of the bound, because
+// requests that come at random sometimes need a few slots more than on average, however small the bound is.
+const spareSlots = 4
 
 // prioritise gives a limit with priority a limit for each place.
 func (st *state) prioritise(h *keyLimit, classes []string) {
@@ -46,7 +51,9 @@ func (st *state) prioritise(h *keyLimit, classes []string) {
 		}
 		if a := h.adaptive; a != nil && a.slots != nil {
 			adaptive, slots := *a, *a.slots
-			slots.Limit += 2 * slots.Limit * (n - int64(i)) / n
+			if i < len(classes) {
+				slots.Limit += 2*slots.Limit*(n-int64(i))/n + spareSlots
+			}
 			adaptive.slots, one.adaptive = &slots, &adaptive
 		}
 	}

@@ -162,7 +162,7 @@ func TestPriority_ExceedsTheBoundInFlight(t *testing.T) {
 	for _, place := range []struct {
 		class string
 		most  int
-	}{{"", 4}, {"b", 8}, {"a", 12}} {
+	}{{"", 4}, {"b", 12}, {"a", 16}} {
 		for range 20 {
 			req := request("/f/1", "192.0.2.1")
 			req.Header, req.FromProxy = http.Header{"X-Place": {place.class}}, true
