@@ -33,7 +33,7 @@ var layers = []struct {
 	{"logic", true, []string{
 		"hotparam/limit", "hotparam/rule", "internal/conf", "internal/limitcore", "internal/canon",
 		"internal/parseas", "internal/report", "internal/rules",
-		"internal/hotset",
+		"internal/hotset", "internal/clientaddr",
 		"internal/counting/accesslog", "internal/counting/arrival", "internal/counting/batchqueue",
 		"internal/counting/clientsketch",
 		"internal/counting/origins", "internal/counting/unpack",
@@ -126,7 +126,7 @@ const waits = "hotparam/limit/wait.go"
 var pure = []string{
 	"hotparam/hottype", "hotparam/limit", "hotparam/rule", "internal/limitcore", "internal/canon", "internal/conf",
 	"internal/report", "internal/rules", "internal/parseas",
-	"internal/hotset",
+	"internal/hotset", "internal/clientaddr",
 	"internal/counting/accesslog", "internal/counting/arrival", "internal/counting/batchqueue",
 	"internal/counting/clientsketch",
 	"internal/counting/origins",

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/clientaddr"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -143,7 +144,7 @@ func (f *fields) lastElement(name string) string {
 // parseAddress returns the address of the gateway's peer. For a peer without an address nginx writes "unix:", for which
 // it returns an invalid one.
 func (f *fields) parseAddress(name, text string) netip.Addr {
-	a, ok := httplimit.ParseAddress(text)
+	a, ok := clientaddr.Parse(text)
 	if !ok && text != "unix:" {
 		f.fail(fmt.Errorf("%s names no address; the gateway must set it", name))
 	}

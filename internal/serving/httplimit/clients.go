@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/clientaddr"
 	"github.com/hotparam/pipeline/internal/netset"
 )
 
@@ -30,9 +31,9 @@ type Clients struct{ current atomic.Pointer[sources] }
 
 // sources holds the settings of Clients. It is immutable.
 type sources struct {
-	trusted netset.Set // may be nil
-	header  string     // "" for FromPeer
-	hops    *hops      // the form in which the header lists proxies; nil if it holds one address
+	trusted netset.Set       // may be nil
+	header  string           // "" for FromPeer
+	list    *clientaddr.List // the form in which the header lists proxies; nil if it holds one address
 }
 
 // NewClients returns Clients that trust the proxies with these addresses. from is the place where they name the client:
@@ -46,25 +47,14 @@ func NewClients(trusted []netip.Prefix, from string) *Clients {
 
 // Set replaces the trusted proxies and the place where they name the client, for requests from now on.
 func (c *Clients) Set(trusted []netip.Prefix, from string) {
-	s := &sources{header: textproto.CanonicalMIMEHeaderKey(from)}
+	s := &sources{trusted: clientaddr.NewTrust(trusted), header: textproto.CanonicalMIMEHeaderKey(from)}
 	switch strings.ToLower(from) {
 	case FromPeer:
 		s.header = ""
 	case FromForwarded:
-		s.hops = &forwarded
+		s.list = &clientaddr.Forwarded
 	case FromXForwardedFor, "":
-		s.header, s.hops = "X-Forwarded-For", &xForwardedFor
-	}
-	for _, p := range trusted {
-		if addr, bits := p.Addr(), p.Bits(); addr.Is4In6() && bits >= 96 {
-			p = netip.PrefixFrom(addr.Unmap(), bits-96)
-		}
-		if s.trusted == nil {
-			s.trusted = netset.New()
-		}
-		if p.IsValid() {
-			s.trusted.Insert(p.Masked())
-		}
+		s.header, s.list = "X-Forwarded-For", &clientaddr.XForwardedFor
 	}
 	c.current.Store(s)
 }
@@ -73,7 +63,7 @@ func (c *Clients) Set(trusted []netip.Prefix, from string) {
 // proxy states, or unknown.
 func (c *Clients) Of(r *http.Request) hottype.Client {
 	s := c.currentSources()
-	return s.find(peerOf(r), r.Header[s.header]).toClient()
+	return s.find(peerOf(r), r.Header[s.header]).Client()
 }
 
 // Identify sets the client of a request that came from peer. peer is invalid if it has no address. lines returns the
@@ -83,11 +73,11 @@ func (c *Clients) Identify(req *hottype.Request, peer netip.Addr, lines func(nam
 }
 
 func (s *sources) identify(req *hottype.Request, peer netip.Addr, lines func(name string) []string) {
-	h := hop{addr: peer}
+	h := clientaddr.Hop{Addr: peer}
 	if s.header != "" {
 		h = s.find(peer, lines(s.header))
 	}
-	req.Client, req.Address = h.toClient(), h.addr
+	req.Client, req.Address = h.Client(), h.Addr
 }
 
 // Header returns the field in which trusted proxies name the client, or "" if they do not.
@@ -97,7 +87,9 @@ func (c *Clients) Header() string { return c.currentSources().header }
 func (c *Clients) FromProxy(r *http.Request) bool { return c.Trusts(peerOf(r)) }
 
 // Trusts reports whether a peer is a trusted proxy. The address of a unix socket is invalid.
-func (c *Clients) Trusts(peer netip.Addr) bool { return c.currentSources().isTrusted(plainAddr(peer)) }
+func (c *Clients) Trusts(peer netip.Addr) bool {
+	return c.currentSources().isTrusted(clientaddr.Plain(peer))
+}
 
 // TrustsAny reports whether there are trusted proxies.
 func (c *Clients) TrustsAny() bool { return c.currentSources().trusted != nil }
@@ -116,30 +108,30 @@ func (s *sources) isTrusted(peer netip.Addr) bool {
 	return s.trusted != nil && (!peer.IsValid() || s.trusted.Lookup(peer))
 }
 
-func (s *sources) find(peer netip.Addr, lines []string) hop {
+func (s *sources) find(peer netip.Addr, lines []string) clientaddr.Hop {
 	switch {
 	case s.header == "" || len(lines) == 0 || !s.isTrusted(peer):
-		return hop{addr: peer}
-	case s.hops != nil:
-		return s.hops.walk(s.trusted, peer, lines)
+		return clientaddr.Hop{Addr: peer}
+	case s.list != nil:
+		return s.list.Walk(s.trusted, peer, lines)
 	case len(lines) == 1:
-		if a, ok := ParseAddress(lines[0]); ok {
-			return hop{addr: a}
+		if a, ok := clientaddr.Parse(lines[0]); ok {
+			return clientaddr.Hop{Addr: a}
 		}
 	}
-	return hop{addr: peer} // several lines or garbage count for nothing
+	return clientaddr.Hop{Addr: peer} // several lines or garbage count for nothing
 }
 
 // IdentifyText sets a client in the form that [ParseClient] reads.
 func IdentifyText(req *hottype.Request, s string) {
 	req.Client = ParseClient(s)
-	req.Address, _ = ParseAddress(s)
+	req.Address, _ = clientaddr.Parse(s)
 }
 
 // ParseClient parses a client in the form of other programs: an address, with or without a port, or an opaque name. ""
 // is an unknown client.
 func ParseClient(s string) hottype.Client {
-	if a, ok := ParseAddress(s); ok {
+	if a, ok := clientaddr.Parse(s); ok {
 		return hottype.ClientFromAddr(a)
 	}
 	return hottype.Client{Name: s}
@@ -148,32 +140,8 @@ func ParseClient(s string) hottype.Client {
 // peerOf returns the address of the connected peer, or an invalid one if that is not an IP address.
 func peerOf(r *http.Request) netip.Addr {
 	if ap, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		return plainAddr(ap.Addr())
+		return clientaddr.Plain(ap.Addr())
 	}
 	a, _ := netip.ParseAddr(r.RemoteAddr)
-	return plainAddr(a)
-}
-
-// plainAddr returns an address in the form that prefixes match: IPv4 unmapped, without zone.
-func plainAddr(a netip.Addr) netip.Addr {
-	if a.Is4() {
-		return a
-	}
-	return a.Unmap().WithZone("")
-}
-
-// ParseAddress parses an address in the form of proxies: alone, with a port, in brackets, or both.
-func ParseAddress(s string) (netip.Addr, bool) {
-	s = strings.Trim(s, " \t")
-	if a, err := netip.ParseAddr(s); err == nil {
-		return plainAddr(a), true
-	}
-	if ap, err := netip.ParseAddrPort(s); err == nil {
-		return plainAddr(ap.Addr()), true
-	}
-	if len(s) > 2 && s[0] == '[' && s[len(s)-1] == ']' {
-		a, err := netip.ParseAddr(s[1 : len(s)-1])
-		return plainAddr(a), err == nil && a.Is6()
-	}
-	return netip.Addr{}, false
+	return clientaddr.Plain(a)
 }

@@ -1,4 +1,10 @@
-package httplimit
+// Package clientaddr finds the client of a request from the peer of the connection and from the lists in which proxies
+// name the peers that asked them: X-Forwarded-For and Forwarded. Both are read from the right, where the nearest proxy
+// wrote, past trusted addresses, so that no client can choose its address by sending a header.
+//
+// Requests and access logs are judged by the same code. The package is pure and never panics; its functions may be used
+// by any number of goroutines.
+package clientaddr
 
 import (
 	"net/netip"
@@ -10,59 +16,59 @@ import (
 	"github.com/hotparam/pipeline/internal/netset"
 )
 
-// hops is a header field that lists the proxies on the way of a request. Each of them appended the peer that asked it.
-type hops struct {
+// List is a header field that lists the proxies on the way of a request. Each of them appended the peer that asked it.
+type List struct {
 	// longest is the length of the longest element that is read.
 	longest int
 	// cut cuts the last element off a list. longest bounds the part that it reads.
 	cut func(list string, longest int) (rest, last string, more bool)
 	// read parses an element.
-	read func(element string) (hop, bool)
+	read func(element string) (Hop, bool)
 }
 
-// hop is the peer that asked a proxy: an address, or a name that a proxy states instead.
-type hop struct {
-	addr netip.Addr
-	name string
+// Hop is the peer that asked a proxy: an address, or a name that a proxy states instead.
+type Hop struct {
+	Addr netip.Addr
+	Name string
 }
 
-// toClient returns the hop as a client for rules. Of an IPv6 address it is the network.
-func (h hop) toClient() hottype.Client {
-	if h.name != "" {
-		return hottype.Client{Name: h.name}
+// Client returns the hop as a client for rules. Of an IPv6 address it is the network.
+func (h Hop) Client() hottype.Client {
+	if h.Name != "" {
+		return hottype.Client{Name: h.Name}
 	}
-	return hottype.ClientFromAddr(h.addr)
+	return hottype.ClientFromAddr(h.Addr)
 }
 
 // maxHops is the number of elements that are read. Only a chain of as many trusted proxies, or a forged one, has more.
 const maxHops = 32
 
-// xForwardedFor is the field X-Forwarded-For. Each element is an address, with or without a port.
-var xForwardedFor = hops{longest: 80, cut: cutLast, read: func(s string) (hop, bool) {
-	a, ok := ParseAddress(s)
-	return hop{addr: a}, ok
+// XForwardedFor is the field X-Forwarded-For. Each element is an address, with or without a port.
+var XForwardedFor = List{longest: 80, cut: cutLast, read: func(s string) (Hop, bool) {
+	a, ok := Parse(s)
+	return Hop{Addr: a}, ok
 }}
 
-// walk goes along the list from its end, where the nearest proxy wrote, to the first address that is not trusted. An
+// Walk goes along the list from its end, where the nearest proxy wrote, to the first address that is not trusted. An
 // unreadable element ends the walk at the last readable address. A name ends it as the client. The trusted hops bound
 // the cost, even if an attacker wrote elements before them.
-func (h *hops) walk(trusted netset.Set, peer netip.Addr, lines []string) hop {
-	at, n := hop{addr: peer}, 0
+func (l *List) Walk(trusted netset.Set, peer netip.Addr, lines []string) Hop {
+	at, n := Hop{Addr: peer}, 0
 	for i := len(lines) - 1; i >= 0; i-- {
 		for rest, more := lines[i], true; more; n++ {
 			var element string
-			rest, element, more = h.cut(rest, h.longest)
-			if n >= maxHops || len(element) > h.longest {
+			rest, element, more = l.cut(rest, l.longest)
+			if n >= maxHops || len(element) > l.longest {
 				return at
 			}
 			if element = strings.Trim(element, " \t"); element == "" {
 				continue // an empty element, which lists may have
 			}
-			next, ok := h.read(element)
+			next, ok := l.read(element)
 			if !ok {
 				return at
 			}
-			if at = next; at.name != "" || !trusted.Lookup(at.addr) {
+			if at = next; at.Name != "" || !trusted.Lookup(at.Addr) {
 				return at
 			}
 		}
@@ -81,13 +87,13 @@ func cutLast(list string, longest int) (rest, last string, more bool) {
 	return list[:from+i], list[from+i+1:], true
 }
 
-// forwarded is the field Forwarded of RFC 7239:
+// Forwarded is the field Forwarded of RFC 7239:
 //
 //	Forwarded: for=192.0.2.43, for="[2001:db8:cafe::17]:4711";proto=https;by=_edge, for=_hidden
 //
 // An obfuscated name ("_hidden") is the client's name. "unknown" names no client, so the walk ends before it, as it
 // does at an element without for.
-var forwarded = hops{longest: 256, cut: cutLastQuoted, read: readForwarded}
+var Forwarded = List{longest: 256, cut: cutLastQuoted, read: readForwarded}
 
 // cutLastQuoted is like cutLast for elements that hold quoted strings. It reads from the right, where trusted proxies
 // wrote, so a quote that a client leaves open can only spoil the elements before it.
@@ -112,21 +118,21 @@ func endsInEscape(s string) bool {
 }
 
 // readForwarded parses the for of an element. It returns false if there are two, or the element is malformed.
-func readForwarded(element string) (at hop, ok bool) {
+func readForwarded(element string) (at Hop, ok bool) {
 	for rest, more := element, true; more; {
 		var name, value string
 		var good bool
 		if name, value, rest, more, good = forwardedPair(rest); !good {
-			return hop{}, false
+			return Hop{}, false
 		}
 		if !strings.EqualFold(name, "for") {
 			continue
 		}
 		if ok {
-			return hop{}, false
+			return Hop{}, false
 		}
 		if at, ok = readNode(value); !ok {
-			return hop{}, false
+			return Hop{}, false
 		}
 	}
 	return at, ok
@@ -162,21 +168,21 @@ func forwardedPair(s string) (name, value, rest string, more, ok bool) {
 
 // readNode parses the node of a for: an address, with brackets around IPv6, or an obfuscated name, each with or without
 // a port.
-func readNode(s string) (hop, bool) {
+func readNode(s string) (Hop, bool) {
 	if strings.HasPrefix(s, "_") {
 		name, _, _ := strings.Cut(s, ":")
-		return hop{name: name}, len(name) > 1 && isNode(name)
+		return Hop{Name: name}, len(name) > 1 && isNode(name)
 	}
-	if a, ok := ParseAddress(s); ok {
-		return hop{addr: a}, true
+	if a, ok := Parse(s); ok {
+		return Hop{Addr: a}, true
 	}
 	// A port may be obfuscated too.
 	i := strings.LastIndex(s, ":_")
 	if i < 0 {
-		return hop{}, false
+		return Hop{}, false
 	}
-	a, ok := ParseAddress(s[:i])
-	return hop{addr: a}, ok
+	a, ok := Parse(s[:i])
+	return Hop{Addr: a}, ok
 }
 
 // isNode reports whether s consists of characters of nodes. Some proxies do not quote colons and brackets.
