@@ -25,7 +25,7 @@ import (
 // logFormat holds the options of commands that read logs.
 type logFormat struct {
 	Format    string `enum:"auto,${log_formats}" default:"auto" help:"Form of the lines: ${enum}. events is tab-separated: unix_seconds client method target."`
-	LogFormat string `placeholder:"FORM" help:"Form of the lines in place of --format: nginx's log_format, '$$remote_addr \"$$request\" $$status $$msec', or fields of JSON lines: json:time=ts,client=ip,target=url."`
+	LogFormat string `placeholder:"FORM" help:"Form of the lines in place of --format: nginx's log_format, '$$remote_addr \"$$request\" $$status $$msec', or fields of JSON lines or columns of W3C logs: json:time=ts,client=ip,target=url, w3c:client=X-Forwarded-For."`
 }
 
 // shellArguments returns the options as a shell reads them, with a space before each, or "" if both have their

@@ -249,8 +249,9 @@ type Access struct {
 	SyslogAllow []string `name:"syslog_allow" placeholder:"NETWORK" help:"Networks whose messages of syslog are read; default: all."`
 
 	Format string `enum:"auto,${log_formats}" default:"auto" help:"Form of the lines: ${enum}."`
-	// Form of the lines in place of format: nginx's log_format, or json: and the names of fields.
-	LogFormat string `name:"log_format" placeholder:"FORM" help:"Form of the lines in place of format: nginx's log_format, or json:time=ts,client=ip,target=url."`
+	// Form of the lines in place of format: nginx's log_format, or json: and the names of fields, or w3c: and the names
+	// of columns.
+	LogFormat string `name:"log_format" placeholder:"FORM" help:"Form of the lines in place of format: nginx's log_format, json:time=ts,client=ip,target=url or w3c:client=X-Forwarded-For."`
 }
 
 // StatsDAdmin locates the configuration of a StatsD server.

@@ -22,8 +22,10 @@ type accessLog struct {
 		Run(ctx context.Context, f func(line []byte)) error
 		Stats() tail.Stats
 	}
+	format             accesslog.Format  // "" if it is detected
 	parser             *accesslog.Parser // nil: not known yet
-	fields             string            // the #Fields line of a log whose format is not known yet
+	proxies            *rules.Set        // whose trusted proxies parser knows
+	fields             string            // the #Fields line of a log whose form is not known yet
 	malformed, skipped atomic.Uint64
 }
 
@@ -52,11 +54,7 @@ func (c *collector) openLogs(ctx context.Context) error {
 		c.logs = append(c.logs, &accessLog{name: "syslog " + s.Addr(), collector: c, source: s})
 	}
 	for _, l := range c.logs {
-		if format != "" {
-			if l.parser, err = format.Parser(); err != nil {
-				return err
-			}
-		}
+		l.format = format
 	}
 	return nil
 }
@@ -99,9 +97,10 @@ func (l *accessLog) Run(ctx context.Context) error {
 	})
 }
 
-// parse reads a line in the configured format. The format auto becomes the format of the first line that has a known
-// format.
+// parse reads a line. The first line that has a request shows the format, if it is not configured, and the words that
+// stand before each line.
 func (l *accessLog) parse(line string, e *accesslog.Entry) error {
+	set := l.collector.rules.Load()
 	if l.parser == nil {
 		if strings.HasPrefix(line, "#") {
 			if strings.HasPrefix(line, "#Fields:") {
@@ -109,19 +108,24 @@ func (l *accessLog) parse(line string, e *accesslog.Entry) error {
 			}
 			return accesslog.ErrSkip
 		}
-		format, ok := accesslog.Detect([]string{l.fields, line})
-		if !ok {
-			return fmt.Errorf("none of %s; describe a line with --accesslog.log_format",
-				strings.Join(accesslog.Names(), ", "))
-		}
-		l.collector.log.Info("access log: the format is detected", "file", l.name, "format", format)
-		var err error
-		if l.parser, err = format.Parser(); err != nil {
+		p, found, err := accesslog.Open(accesslog.Config{Format: l.format}, []string{l.fields, line})
+		switch {
+		case err != nil:
 			return err
+		case !found && l.format == "":
+			return fmt.Errorf("none of %s; describe a line with --accesslog.log_format (%w)",
+				strings.Join(accesslog.Names(), ", "), p.Parse(line, e))
+		case !found:
+			return p.Parse(line, e)
 		}
-		if l.fields != "" {
+		l.collector.log.Info("access log: the format is detected", "file", l.name, "format", p.Format())
+		if l.parser = p; l.fields != "" {
 			_ = l.parser.Parse(l.fields, e) // a line of fields has no request
 		}
+	}
+	if l.proxies != set {
+		l.proxies = set
+		l.parser.TrustProxies(set.IP.TrustedProxies)
 	}
 	return l.parser.Parse(line, e)
 }

@@ -11,56 +11,96 @@ import (
 
 // parseCombined reads
 //
-//	[vhost ]client ident user [time] "request" status bytes[ "referer" "agent"]
+//	[vhost ]client ident user [time] "request" status bytes[ "referer" "agent"[ "forwarded"]]
 //
 // The user may contain any byte but a quote (nginx logs the name that a client claims, unchecked). Therefore the line
 // is cut at the first `] "`, which no client can write if quotes are escaped, and the time is searched backwards from
-// there.
-func parseCombined(line string, e *Entry) error {
-	cut := strings.Index(line, `] "`)
+// there. The client is the first field; words before it, such as a virtual host, belong to the wrapping.
+func (p *Parser) parseCombined(line string, e *Entry) error {
+	from := 0
+	if strings.HasPrefix(line, `"`) { // a quoted list of addresses
+		from = 1 + max(0, closingQuote(line[1:]))
+	}
+	cut := strings.Index(line[from:], `] "`)
 	if cut < 0 {
 		return &Error{"line must hold [time] \"request\"", line}
 	}
+	cut += from
 	open := strings.LastIndexByte(line[:cut], '[')
 	if open < 1 {
 		return &Error{"line must hold client and [time]", line}
 	}
-	var ok bool
-	if e.Second, e.Nanos, ok = parseCLF(line[open+1 : cut]); !ok {
+	if !e.setBracketTime(line[open+1 : cut]) {
 		return &Error{"time must be dd/Mon/yyyy:hh:mm:ss +hhmm", line[open+1 : cut]}
 	}
-	if !parseWho(line[:open], &e.Request) {
+	who, ok := p.cutOrigin(line[:open])
+	if !ok {
 		return &Error{"line must begin with client, ident and user", line[:open]}
 	}
 	request, status, rest, ok := cutRequest(line[cut+3:])
 	if !ok {
 		return &Error{"request must be quoted and followed by a status", line[cut+3:]}
 	}
-	if err := parseRequest(request, &e.Request); err != nil {
+	if err := parseRequest(request, &e.Request, unescape); err != nil {
 		return err
 	}
 	e.Status = max(parseNumber(status), 0) // "-" stands for no status
-	parseReferrer(rest, &e.header)
-	return nil
+	forwarded := parseReferrer(rest, &e.header)
+	if who.forwarded == "" {
+		who.forwarded = forwarded
+	}
+	e.Request.Host = p.wrapping.host
+	return p.setClient(e, &who)
 }
 
-// parseWho reads the part of a line before the time. A virtual host in front is recognised by "-" as the third field
-// ("host client - user"), because the second field of a line without one is "-" with every server of today.
-func parseWho(s string, r *hottype.Request) bool {
-	first, rest, ok := strings.Cut(s, " ")
-	if !ok || first == "" {
-		return false
+// setBracketTime sets the time of Apache, or a time in RFC 3339 in its place.
+func (e *Entry) setBracketTime(s string) (ok bool) {
+	if e.Second, e.Nanos, ok = parseCLF(s); !ok && len(s) > 4 && s[4] == '-' {
+		e.Second, e.Nanos, ok = parseAnyTime(s)
 	}
-	second, rest, ok := strings.Cut(rest, " ")
-	if !ok || second == "" {
-		return false
+	return ok
+}
+
+// cutOrigin reads the part of a line from the client to the time. It reads nothing to the right of the client's own
+// fields, because a client can choose its user name.
+func (p *Parser) cutOrigin(s string) (o origin, ok bool) {
+	client, rest, ok := p.cutClient(s)
+	if !ok {
+		return o, false
 	}
-	third, rest, _ := strings.Cut(rest, " ")
-	if third == "-" && second != "-" && rest != "" {
-		r.Host, first = trimPort(first), second
+	if o.client = client; p.wrapping.forwarded {
+		// X-Forwarded-For, then the peer
+		if o.client, rest, ok = strings.Cut(rest, " "); !ok || o.client == "-" || !isAddress(o.client) {
+			return o, false
+		}
+		if o.forwarded = client; client != "-" && !isAddressList(client) {
+			return o, false
+		}
 	}
-	r.Client = parseClient(first)
-	return true
+	ident, user, _ := strings.Cut(rest, " ")
+	if p.loose = ident != "-"; !p.loose {
+		o.names = hostNames
+	}
+	return o, ident != "" && (!p.wrapping.forwarded || user != "")
+}
+
+// cutClient cuts the client from the beginning of s: a word, or a list of addresses, which Apache may write in quotes.
+// After the first list the log is known to have X-Forwarded-For as its first field. Then all of a line up to its last
+// comma is the list, because a proxy wrote the text behind the last comma and a client may have written the rest.
+func (p *Parser) cutClient(s string) (client, rest string, ok bool) {
+	if strings.HasPrefix(s, `"`) {
+		client, rest = cutQuoted(s[1:])
+		return client, strings.TrimPrefix(rest, " "), client != "" && strings.HasPrefix(rest, " ")
+	}
+	client, rest, ok = strings.Cut(s, " ")
+	if p.listed = p.listed || strings.HasSuffix(client, ","); p.listed {
+		if comma := strings.LastIndexByte(s, ','); comma > 0 {
+			last := strings.TrimLeft(s[comma+1:], " ")
+			last, rest, ok = strings.Cut(last, " ")
+			client = s[:comma] + "," + last
+		}
+	}
+	return client, rest, ok && client != ""
 }
 
 // trimPort removes the port that Apache's vhost_combined always writes, because hosts are matched without one.
@@ -117,10 +157,16 @@ func closingQuote(s string) int {
 	}
 }
 
+// errNoRequest is the reason for lines of connections that sent no request.
+const errNoRequest = "line has no request"
+
 // parseRequest parses `METHOD target HTTP/1.1`, or without the protocol, as servers log HTTP/0.9. Spaces inside the
-// target are kept, because the server that wrote the line accepted them.
-func parseRequest(s string, r *hottype.Request) error {
+// target are kept, because the server that wrote the line accepted them. decode undoes the escapes of the server.
+func parseRequest(s string, r *hottype.Request, decode func(string) string) error {
 	method, target, ok := strings.Cut(s, " ")
+	if method == "-" || s == "" {
+		return &Error{errNoRequest, s}
+	}
 	if !ok || !isToken(method) {
 		return &Error{"request must be METHOD target PROTOCOL", s}
 	}
@@ -130,26 +176,32 @@ func parseRequest(s string, r *hottype.Request) error {
 	} else if target != "" && target[0] != '/' && !strings.Contains(target, "://") {
 		return &Error{"request without a protocol must have a path", s}
 	}
-	if target == "" {
+	if target == "" || target == "-" {
 		return &Error{"request must have a target", s}
 	}
-	r.Method, r.Target = method, unescape(target)
+	r.Method, r.Target = method, decode(target)
 	return nil
 }
 
-// parseReferrer parses ` bytes "referer" "agent"`. It never returns an error, because the common format ends after the
-// bytes, and a line that was cut off in the agent still contains its request.
-func parseReferrer(s string, h *Header) {
+// parseReferrer parses ` bytes "referer" "agent"` and returns the quoted field that follows, which is X-Forwarded-For
+// in the format main of nginx. It never returns an error, because the common format ends after the bytes, and a line
+// that was cut off in the agent still contains its request.
+func parseReferrer(s string, h *Header) (forwarded string) {
 	i := strings.IndexByte(s, '"')
 	if i < 0 {
-		return
+		return ""
 	}
 	referer, rest := cutQuoted(s[i+1:])
 	h.Referer = emptyIfDash(unescape(referer))
 	if strings.HasPrefix(rest, ` "`) {
-		agent, _ := cutQuoted(rest[2:])
+		var agent string
+		agent, rest = cutQuoted(rest[2:])
 		h.UserAgent = emptyIfDash(unescape(agent))
 	}
+	if strings.HasPrefix(rest, ` "`) {
+		forwarded, _ = cutQuoted(rest[2:])
+	}
+	return forwarded
 }
 
 // cutQuoted cuts s at its closing quote; without one, all of s is the value.

@@ -61,7 +61,11 @@ func TestParse_ReadsCombinedLines(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var e accesslog.Entry
-			if err := accesslog.Combined.Parse(tt.line, &e); err != nil {
+			p, found, err := accesslog.Open(accesslog.Config{Format: accesslog.Combined}, []string{tt.line})
+			if err == nil {
+				err = p.Parse(tt.line, &e)
+			}
+			if err != nil || !found {
 				t.Fatal(err)
 			}
 			r := e.Request
@@ -84,10 +88,9 @@ func TestParse_RejectsMalformedCombinedLines(t *testing.T) {
 	t.Parallel()
 	who := `192.0.2.7 - - ` + when
 	tests := []struct{ line, reason string }{
-		{``, "[time]"},
 		{`#`, "[time]"},
-		{who + ` "-" 408 0`, "METHOD target"},
-		{who + ` "" 400 0`, "METHOD target"},
+		{who + ` "-" 408 0`, "no request"},
+		{who + ` "" 400 0`, "no request"},
 		{who + ` "\x16\x03\x01\x02" 400 0`, "METHOD target"},
 		{who + ` "\x16\x03 \x02 HTTP/1.1" 400 0`, "METHOD target"},
 		{who + ` "GET" 400 0`, "METHOD target"},
@@ -127,23 +130,29 @@ func TestError_ShowsNoControlBytes(t *testing.T) {
 	}
 }
 
-func TestDetect_FindsFormat(t *testing.T) {
+func TestOpen_FindsFormat(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		lines  []string
 		format accesslog.Format
-		ok     bool
+		found  bool
 	}{
-		{nil, "", false},
-		{[]string{"what", "is this"}, "", false},
+		{nil, accesslog.Combined, false},
+		{[]string{"what", "is this"}, accesslog.Combined, false},
+		{[]string{`{"what": "is this"}`}, accesslog.JSON, false},
+		{[]string{"#Fields: date time", "what"}, accesslog.IIS, false},
 		{[]string{"# a comment", "", "1331923247\tc\tGET\t/r?g=1"}, accesslog.Events, true},
 		{[]string{`{"t":1331923247,"client":"c","method":"GET","target":"/"}`}, accesslog.JSONL, true},
 		{[]string{"garbage", `192.0.2.7 - - ` + when + ` "GET / HTTP/1.1" 200 0`}, accesslog.Combined, true},
 	}
 	for _, tt := range tests {
-		if f, ok := accesslog.Detect(tt.lines); f != tt.format || ok != tt.ok {
-			t.Errorf("Detect(%q) = %q, %v, want %q", tt.lines, f, ok, tt.format)
+		p, found, err := accesslog.Open(accesslog.Config{}, tt.lines)
+		if err != nil || p.Format() != tt.format || found != tt.found {
+			t.Errorf("Open(%q) finds %q, %v, %v, want %q", tt.lines, p.Format(), found, err, tt.format)
 		}
+	}
+	if _, _, err := accesslog.Open(accesslog.Config{Format: "none"}, nil); err == nil {
+		t.Error("a format that does not exist is opened")
 	}
 }
 

@@ -1,10 +1,14 @@
 // Package accesslog parses one line of a request log and returns its request and the time of the request.
 //
-//	line ──> [Format.Parse] ──> [Entry]: hotparam.Request, unix second, nanoseconds
+//	first lines ──> [Open] ──> [Parser]
+//	line ──> [Parser.Parse] ──> [Entry]: hotparam.Request, unix second, nanoseconds
 //
 // One table has the formats: [Combined], which Apache and nginx write, JSON lines of many programs, and the formats of
-// HAProxy, Envoy, AWS and IIS. A log_format of nginx is a format too ([Custom]). [Detect] finds the format of the first
-// lines. The head that syslog writes before a line is skipped.
+// HAProxy, Envoy, AWS and IIS. A log_format of nginx is a format too ([Custom]). [Open] finds the format in the first
+// lines, and the words or the objects in which another program wrapped the lines.
+//
+// The client is the address in the format's own place, which does not depend on what a client writes: nothing to the
+// right of that place is searched. Lists of addresses are read from the right, past trusted proxies.
 //
 // Lines come from strangers, so that a line is not trusted further than it can be checked: a client cannot change the
 // time, the address or the request of its own line by the text that it sends, as long as the server escapes quotes. A
@@ -99,14 +103,6 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("accesslog: %s, not %q%s", e.Reason, v, more)
 }
 
-// parseClient parses the client field of any format; "-" is an unknown client.
-func parseClient(s string) hottype.Client {
-	if s == "-" {
-		return hottype.Client{}
-	}
-	return hottype.ParseClient(s)
-}
-
 // parseEvent parses `unix_seconds client method target`, separated by tabs.
 func parseEvent(line string, e *Entry) error {
 	if isBlank(line) || line[0] == '#' {
@@ -134,7 +130,9 @@ func (e *Entry) setRequest(who, method, target string) error {
 	case target == "":
 		return &Error{"target must be a path", target}
 	}
-	e.Request.Client = parseClient(who)
+	if who != "-" {
+		e.Request.Client = hottype.ParseClient(who)
+	}
 	e.Request.Method, e.Request.Target = method, target
 	return nil
 }
@@ -213,37 +211,4 @@ func parseTime(raw json.RawMessage) (second int64, nanos int32, ok bool) {
 	}
 	whole, part := math.Modf(f)
 	return int64(whole), int32(part * 1e9), true
-}
-
-// unescape returns the bytes that the server received: Apache writes \" \\ \b \n \r \t \v and \xhh, nginx \xHH. A
-// backslash before any other byte stands for itself. It allocates only if there is a backslash.
-func unescape(s string) string {
-	i := strings.IndexByte(s, '\\')
-	if i < 0 {
-		return s
-	}
-	b := make([]byte, 0, len(s))
-	b = append(b, s[:i]...)
-	for i < len(s) {
-		c, n := unescapeOne(s[i:])
-		b = append(b, c)
-		i += n
-	}
-	return string(b)
-}
-
-// unescapeOne decodes the first byte of s and returns it with the length of its spelling.
-func unescapeOne(s string) (byte, int) {
-	if s[0] != '\\' || len(s) < 2 {
-		return s[0], 1
-	}
-	if i := strings.IndexByte(`"\bnrtv`, s[1]); i >= 0 {
-		return "\"\\\b\n\r\t\v"[i], 2
-	}
-	if s[1] == 'x' && len(s) >= 4 {
-		if n, err := strconv.ParseUint(s[2:4], 16, 8); err == nil {
-			return byte(n), 4
-		}
-	}
-	return s[0], 1
 }

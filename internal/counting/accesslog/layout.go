@@ -1,17 +1,18 @@
 package accesslog
 
 import (
+	"cmp"
 	"fmt"
-	"net/netip"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
 )
 
-// raw holds the parts of a line as they are written, for all formats that name them.
+// raw holds the parts of a line as they are written, for all formats that name them. target is complete; path and query
+// are its parts.
 type raw struct {
-	time, client, request, method, target, path, query, status, host, agent, referer string
+	time, request, method, target, path, query, status, host, agent, referer string
+	origin
 }
 
 // variables maps the variables of nginx to the parts of a line. If a line has several of one part, the first counts.
@@ -19,11 +20,12 @@ var variables = map[string]func(*raw) *string{
 	"time_local": func(r *raw) *string { return &r.time }, "time_iso8601": func(r *raw) *string { return &r.time },
 	"msec":        func(r *raw) *string { return &r.time },
 	"remote_addr": func(r *raw) *string { return &r.client }, "client_port": func(r *raw) *string { return &r.client },
-	"realip_remote_addr":   func(r *raw) *string { return &r.client },
-	"http_x_forwarded_for": func(r *raw) *string { return &r.client },
-	"request":              func(r *raw) *string { return &r.request },
-	"request_method":       func(r *raw) *string { return &r.method },
-	"request_uri":          func(r *raw) *string { return &r.target }, "uri": func(r *raw) *string { return &r.path },
+	"realip_remote_addr":        func(r *raw) *string { return &r.client },
+	"http_x_forwarded_for":      func(r *raw) *string { return &r.forwarded },
+	"proxy_add_x_forwarded_for": func(r *raw) *string { return &r.forwarded },
+	"request":                   func(r *raw) *string { return &r.request },
+	"request_method":            func(r *raw) *string { return &r.method },
+	"request_uri":               func(r *raw) *string { return &r.target }, "uri": func(r *raw) *string { return &r.path },
 	"document_uri": func(r *raw) *string { return &r.path }, "args": func(r *raw) *string { return &r.query },
 	"query_string": func(r *raw) *string { return &r.query }, "status": func(r *raw) *string { return &r.status },
 	"host": func(r *raw) *string { return &r.host }, "http_host": func(r *raw) *string { return &r.host },
@@ -32,20 +34,27 @@ var variables = map[string]func(*raw) *string{
 }
 
 type piece struct {
-	before string // the text before the value
-	name   string
+	before  string // the text before the value
+	name    string
+	missing string // the reason for a line without this piece
+	part    func(*raw) *string
 }
 
 // layout is a log_format of nginx.
 type layout struct {
 	pieces []piece
 	after  string
+	decode func(string) string // undoes the escapes of the server
+	ported bool                // the client always has a port
 }
 
 var (
 	variable = regexp.MustCompile(`\$(?:\{(\w+)\}|(\w+))`)
 	quotes   = regexp.MustCompile(`'([^']*)'`)
 )
+
+// slashed are variables whose values begin with a slash, so that they may follow another variable at once.
+var slashed = map[string]bool{"request_uri": true, "uri": true, "document_uri": true}
 
 // newLayout parses a log_format, or the whole directive with its quotes.
 func newLayout(text string) (l layout, err error) {
@@ -55,6 +64,7 @@ func newLayout(text string) (l layout, err error) {
 			text += m[1]
 		}
 	}
+	text = strings.ReplaceAll(text, "$uri$is_args$args", "$request_uri")
 	at, has := 0, map[string]bool{}
 	for _, m := range variable.FindAllStringSubmatchIndex(text, -1) {
 		name := ""
@@ -63,10 +73,12 @@ func newLayout(text string) (l layout, err error) {
 				name = text[m[group]:m[group+1]]
 			}
 		}
-		if m[0] == at && at > 0 {
+		before := text[at:m[0]]
+		if before == "" && at > 0 && !slashed[name] {
 			return l, fmt.Errorf("accesslog: log_format %q: nothing separates $%s from the variable before it", text, name)
 		}
-		l.pieces = append(l.pieces, piece{text[at:m[0]], name})
+		l.pieces = append(l.pieces, piece{before, name, fmt.Sprintf("%q and $%s must follow", before, name), variables[name]})
+		l.ported = l.ported || name == "client_port"
 		has[name], at = true, m[1]
 	}
 	l.after = text[at:]
@@ -80,15 +92,14 @@ func newLayout(text string) (l layout, err error) {
 }
 
 func (p *Parser) parseByLayout(line string, e *Entry) error {
-	if isBlank(line) {
-		return ErrSkip
-	}
 	var r raw
 	rest := line
-	for i, piece := range p.layout.pieces {
-		after := p.layout.after
+	for i := range p.layout.pieces {
+		piece, after := &p.layout.pieces[i], p.layout.after
 		if i+1 < len(p.layout.pieces) {
-			after = p.layout.pieces[i+1].before
+			if after = p.layout.pieces[i+1].before; after == "" {
+				after = "/"
+			}
 		}
 		var value string
 		ok := strings.HasPrefix(rest, piece.before)
@@ -96,15 +107,16 @@ func (p *Parser) parseByLayout(line string, e *Entry) error {
 			value, rest, ok = cutValue(rest[len(piece.before):], after, strings.HasSuffix(piece.before, `"`))
 		}
 		if !ok {
-			return &Error{fmt.Sprintf("%q and $%s must follow", piece.before, piece.name), rest}
+			return &Error{piece.missing, rest}
 		}
-		if to := variables[piece.name]; to != nil && emptyIfDash(value) != "" {
-			if field := to(&r); *field == "" {
+		if piece.part != nil && value != "" {
+			if field := piece.part(&r); *field == "" || *field == "-" {
 				*field = value
 			}
 		}
 	}
-	return e.fill(&r)
+	r.hasPort = p.layout.ported
+	return p.fill(e, &r, p.layout.decode)
 }
 
 // cutValue cuts the value before the text after. In quotes an escaped quote does not end it.
@@ -127,39 +139,47 @@ func cutValue(s, after string, quoted bool) (value, rest string, ok bool) {
 	}
 }
 
-// fill sets the entry from the parts of a line.
-func (e *Entry) fill(r *raw) error {
+// fill sets the entry from the parts of a line. decode undoes the escapes of the server.
+func (p *Parser) fill(e *Entry, r *raw, decode func(string) string) error {
 	var ok bool
 	if e.Second, e.Nanos, ok = parseAnyTime(r.time); !ok {
 		return &Error{"time must be unix seconds, RFC 3339 or dd/Mon/yyyy:hh:mm:ss", r.time}
 	}
-	if r.target == "" && r.path != "" {
-		if r.target = r.path; emptyIfDash(r.query) != "" && !strings.Contains(r.path, "?") {
-			r.target += "?" + strings.TrimPrefix(r.query, "?")
-		}
-	}
-	switch {
-	case r.request != "" && r.target == "":
-		if err := parseRequest(r.request, &e.Request); err != nil {
-			return err
-		}
-	case r.method != "" && !isToken(r.method):
-		return &Error{"method must be a word", r.method}
-	case r.target == "":
-		return &Error{"line must have a target", r.target}
-	default:
-		if e.Request.Method, e.Request.Target = r.method, r.target; r.method == "" {
-			e.Request.Method = "GET"
-		}
+	if err := e.setTarget(r, decode); err != nil {
+		return err
 	}
 	e.Request.Host = trimPort(emptyIfDash(r.host))
 	e.setRelativeTarget()
-	e.Request.Client = parseClient(firstAddress(r.client))
 	e.Status = max(parseNumber(strings.TrimSpace(r.status)), 0)
 	if e.Status > 999 {
 		e.Status = 0
 	}
-	e.header = Header{UserAgent: emptyIfDash(r.agent), Referer: emptyIfDash(r.referer)}
+	e.header = Header{UserAgent: emptyIfDash(decode(r.agent)), Referer: emptyIfDash(decode(r.referer))}
+	return p.setClient(e, &r.origin)
+}
+
+// setTarget sets method and target: of the request line, or else of the complete target, or else of path and query.
+func (e *Entry) setTarget(r *raw, decode func(string) string) error {
+	if emptyIfDash(r.request) != "" && r.request[0] != '/' {
+		return parseRequest(r.request, &e.Request, decode)
+	}
+	target := cmp.Or(emptyIfDash(r.request), emptyIfDash(r.target))
+	if target == "" {
+		target = emptyIfDash(r.path)
+		query := strings.TrimPrefix(strings.TrimSpace(emptyIfDash(r.query)), "?")
+		if target != "" && query != "" && !strings.Contains(target, "?") {
+			target += "?" + query
+		}
+	}
+	switch {
+	case r.method == "-" || r.request == "-" || target == "":
+		return &Error{errNoRequest, r.method + " " + r.target + r.path}
+	case r.method != "" && !isToken(r.method):
+		return &Error{"method must be a word", r.method}
+	case target[0] != '/' && target != "*" && r.method != "CONNECT" && !strings.Contains(target, "://"):
+		return &Error{"target must be a path", target}
+	}
+	e.Request.Method, e.Request.Target = cmp.Or(r.method, "GET"), decode(target)
 	return nil
 }
 
@@ -181,27 +201,8 @@ func (e *Entry) setRelativeTarget() {
 	}
 }
 
-// firstAddress returns the first of a list of addresses, without a port.
-func firstAddress(s string) string {
-	s, _, _ = strings.Cut(s, ",")
-	if s = strings.TrimSpace(s); s == "" {
-		return "-"
-	}
-	if a, err := netip.ParseAddrPort(s); err == nil {
-		return a.Addr().String()
-	}
-	if i := strings.LastIndexByte(s, ':'); i > 0 && parseNumber(s[i+1:]) >= 0 {
-		if _, err := netip.ParseAddr(s[:i]); err == nil {
-			if _, err := netip.ParseAddr(s); err != nil {
-				return s[:i] // an IPv6 address without brackets
-			}
-		}
-	}
-	return s
-}
-
-// parseAnyTime parses unix seconds, milliseconds, microseconds or nanoseconds, RFC 3339, W3C and the time of Apache. A
-// time without a zone is UTC.
+// parseAnyTime parses unix seconds, milliseconds, microseconds or nanoseconds, RFC 3339, W3C, the wall time of Caddy and
+// the time of Apache. A time without a zone is UTC.
 func parseAnyTime(s string) (second int64, nanos int32, ok bool) {
 	if second, nanos, ok = parseUnix(s); ok && second < 100_000_000_000 {
 		return second, nanos, true
@@ -219,60 +220,11 @@ func parseAnyTime(s string) (second int64, nanos int32, ok bool) {
 		}
 		return n / unit, int32(n % unit * (1_000_000_000 / unit)), true
 	}
-	for _, form := range [...]string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999Z0700",
+	for _, form := range [...]string{time.RFC3339Nano, "2006/01/02 15:04:05", "2006-01-02T15:04:05.999999999Z0700",
 		"2006-01-02 15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999"} {
 		if t, err := time.Parse(form, s); err == nil {
 			return t.Unix(), int32(t.Nanosecond()), t.Unix() > 0 && t.Unix() <= maxSecond
 		}
 	}
 	return 0, 0, false
-}
-
-// The fields of a W3C log without #Fields.
-var (
-	cloudFrontFields = strings.Fields("date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status " +
-		"cs(Referer) cs(User-Agent) cs-uri-query")
-	iisFields = strings.Fields("date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip " +
-		"cs(User-Agent) cs(Referer) sc-status")
-)
-
-// parseW3C parses a line of a W3C extended log, whose fields are separated by sep.
-func (p *Parser) parseW3C(line, sep string, e *Entry) error {
-	if isBlank(line) || line[0] == '#' {
-		if fields, ok := strings.CutPrefix(line, "#Fields:"); ok {
-			p.fields = strings.Fields(fields)
-		}
-		return ErrSkip
-	}
-	fields := p.fields
-	if fields == nil {
-		if fields = iisFields; sep == "\t" {
-			fields = cloudFrontFields
-		}
-	}
-	values := strings.Split(line, sep)
-	if len(values) < min(len(fields), 8) {
-		return &Error{"line must have the fields of a W3C log: " + strings.Join(fields, " "), line}
-	}
-	var r raw
-	day, clock, edge := "", "", ""
-	to := map[string]*string{
-		"date": &day, "time": &clock, "c-ip": &r.client, "cs-method": &r.method, "cs-uri-stem": &r.path,
-		"cs-uri-query": &r.query, "sc-status": &r.status, "cs(User-Agent)": &r.agent, "cs(Referer)": &r.referer,
-		"cs(Referrer)": &r.referer,
-		"cs-host":      &r.host, "cs(Host)": &edge, "x-host-header": &r.host,
-	}
-	for i, name := range fields[:min(len(fields), len(values))] {
-		if field := to[name]; field != nil {
-			*field = emptyIfDash(values[i])
-		}
-	}
-	if r.host == "" {
-		r.host = edge
-	}
-	r.time = day + " " + clock
-	if agent, err := url.QueryUnescape(r.agent); err == nil { // spaces are + or %20
-		r.agent = agent
-	}
-	return e.fill(&r)
 }

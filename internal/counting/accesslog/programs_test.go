@@ -66,23 +66,94 @@ var documented = []struct {
 		`"user_agent":{"original":"curl/8"}}`, "1710495000 192.0.2.1 GET x.example /a?b=c 404 curl/8"},
 	{"nginx, log_format", "log_format:" + `$remote_addr - $remote_user [$time_local] "$request" $status $bytes_sent ` +
 		`"$http_referer" "$http_user_agent" "$gzip_ratio"`, `2001:db8::1 - - [10/Oct/2000:13:55:36 -0700] ` +
-		`"GET /a\x22 HTTP/1.1" 200 5 "-" "say \"x\"" "1.5"`, `971211336 2001:db8:: GET  /a" 200 say \"x\"`},
+		`"GET /a\x22 HTTP/1.1" 200 5 "-" "say \"x\"" "1.5"`, `971211336 2001:db8:: GET  /a" 200 say "x"`},
+	{"Apache, common", accesslog.Combined, `192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.0" 200 2326`,
+		"971211336 192.0.2.1 GET  /a?b=c 200 "},
+	{"Apache, vhost_combined", accesslog.Combined, `www.example.org:443 192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] ` +
+		`"GET /a?b=c HTTP/1.0" 200 2326 "-" "curl/8"`, "971211336 192.0.2.1 GET www.example.org /a?b=c 200 curl/8"},
+	{"Apache, HostnameLookups", accesslog.Combined, `host.example.org - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" ` +
+		`200 2326`, "971211336 host.example.org GET  / 200 "},
+	{"nginx, main", accesslog.Combined, `10.0.0.7 - - [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.1" 200 5 "-" ` +
+		`"curl/8" "198.51.100.4, 192.0.2.1, 10.0.0.9"`, "971211336 192.0.2.1 GET  /a?b=c 200 curl/8"},
+	{"ingress-nginx", accesslog.Combined, `192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/2.0" 200 5 "-" ` +
+		`"curl/8" 418 0.004 [default-web-80] [] 10.0.0.5:8080 12 0.004 200 7f3a`,
+		"971211336 192.0.2.1 GET  /a?b=c 200 curl/8"},
+	{"lighttpd", accesslog.Combined, `192.0.2.1 www.example.org - [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.1" ` +
+		`200 5 "-" "curl/8"`, "971211336 192.0.2.1 GET  /a?b=c 200 curl/8"},
+	{"Traefik, common", accesslog.Combined, `192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] "GET /a?b=c HTTP/1.1" 200 5 "-" ` +
+		`"curl/8" 7 "web@docker" "http://10.0.0.5:80" 2ms`, "971186136 192.0.2.1 GET  /a?b=c 200 curl/8"},
+	{"Varnish", accesslog.Combined, `192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] "GET http://www.example.org/a?b=c ` +
+		`HTTP/1.1" 200 5 "-" "curl/8"`, "971186136 192.0.2.1 GET  http://www.example.org/a?b=c 200 curl/8"},
+	{"Gunicorn", accesslog.Combined, `192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] "POST /a?b=c HTTP/1.1" 201 - "-" "curl/8"`,
+		"971186136 192.0.2.1 POST  /a?b=c 201 curl/8"},
+	{"ingress-nginx, JSON", accesslog.JSON, `{"time": "2024-03-15T09:30:00+00:00", "remote_addr": "", ` +
+		`"x_forwarded_for": "192.0.2.1", "request_id": "1", "status": 200, "vhost": "www.example.org", ` +
+		`"request_proto": "HTTP/1.1", "path": "/a", "request_query": "b=c", "method": "GET", "http_user_agent": "curl/8"}`,
+		"1710495000 192.0.2.1 GET www.example.org /a?b=c 200 curl/8"},
+	{"nginx, JSON without escape=json", accesslog.JSON, `{"time_iso8601":"2024-03-15T09:30:00+00:00","remote_addr":` +
+		`"192.0.2.1","request":"GET /a\x22?b=\xD0\xBF\x5C HTTP/1.1","status":"200","http_user_agent":"say \x22x\x22"}`,
+		`1710495000 192.0.2.1 GET  /a"?b=п\ 200 say "x"`},
+	{"Caddy, wall", accesslog.JSON, `{"level":"info","ts":"2024/03/15 09:30:00","request":{"remote_ip":"10.0.0.1",` +
+		`"client_ip":"192.0.2.1","method":"GET","host":"www.example.org","uri":"/a?b=c"},"status":200}`,
+		"1710495000 192.0.2.1 GET www.example.org /a?b=c 200 "},
+	{"Istio", accesslog.Istio, `[2024-03-15T09:30:00.409Z] "GET /a?b=c HTTP/1.1" 418 - via_upstream - "-" 0 135 4 4 "-" ` +
+		`"curl/8" "84961386" "httpbin:8000" "127.0.0.1:80" inbound|8000|| 127.0.0.1:41854 10.44.1.27:80 192.0.2.1:37652 ` +
+		`outbound_.8000_._.httpbin default`, "1710495000 192.0.2.1 GET httpbin /a?b=c 418 curl/8"},
+	{"AWS ELB", accesslog.ELB, `2024-03-15T09:30:00.945958Z my-elb 192.0.2.1:2817 10.0.0.1:80 0.000073 0.001048 0.000057 ` +
+		`200 200 0 29 "GET http://www.example.org:80/a?b=c HTTP/1.1" "curl/8" - -`,
+		"1710495000 192.0.2.1 GET www.example.org /a?b=c 200 curl/8"},
+	{"IIS advanced logging", accesslog.IIS, "#Fields:  date time s-ip cs-method cs-uri-stem cs-uri-query s-port " +
+		"cs-username c-ip cs(User-Agent) sc-status\n2024-03-15 09:30:00.190 - GET /a b=c 80 - 192.0.2.1 " +
+		`"curl 8 (x y)" 404`, "1710495000 192.0.2.1 GET  /a?b=c 404 curl 8 (x y)"},
+	{"IIS behind a gateway", "log_format:w3c:client=X-Forwarded-For", "#Fields: date time cs-method cs-uri-stem " +
+		"cs-uri-query c-ip sc-status time-taken X-Forwarded-For\n2024-03-15 09:30:00 GET /a b=c 192.0.2.9 200 85 " +
+		"192.0.2.1:30000,+172.16.0.1:49770", "1710495000 192.0.2.1 GET  /a?b=c 200 "},
+	{"AWS S3", "log_format:" + `$_ $_ [$time_local] $remote_addr $_ $_ $_ $_ "$request" $status $_ $_ $_ $_ $_ ` +
+		`"$http_referer" "$http_user_agent" $_`, `79a5 bucket [10/Oct/2000:13:55:36 +0000] 192.0.2.1 79a5 3E57 ` +
+		`REST.GET.OBJECT k "GET /bucket/k?b=c HTTP/1.1" 200 - 113 - 7 - "-" "curl/8" - x`,
+		"971186136 192.0.2.1 GET  /bucket/k?b=c 200 curl/8"},
+	{"AWS API Gateway", accesslog.JSON, `{"requestId":"c6af","ip":"192.0.2.1","requestTime":"10/Oct/2000:13:55:36 +0000",` +
+		`"httpMethod":"GET","resourcePath":"/a","path":"/a","status":"200","protocol":"HTTP/1.1"}`,
+		"971186136 192.0.2.1 GET  /a 200 "},
+	{"AWS WAF", accesslog.JSON, `{"timestamp":1710495000123,"action":"ALLOW","httpRequest":{"clientIp":"192.0.2.1",` +
+		`"uri":"/a","args":"b=c","httpMethod":"GET"}}`, "1710495000 192.0.2.1 GET  /a?b=c 0 "},
+	{"Cloudflare", accesslog.JSON, `{"ClientIP":"192.0.2.1","ClientRequestHost":"www.example.org","ClientRequestMethod":` +
+		`"GET","ClientRequestURI":"/a?b=c","EdgeStartTimestamp":1710495000000000000,"EdgeResponseStatus":200,` +
+		`"ClientRequestUserAgent":"curl/8"}`, "1710495000 192.0.2.1 GET www.example.org /a?b=c 200 curl/8"},
+	{"Azure Application Gateway", accesslog.JSON, `{"timeStamp":"2024-03-15T09:30:00+00:00","category":` +
+		`"ApplicationGatewayAccessLog","properties":{"clientIP":"192.0.2.1","clientPort":53057,"httpMethod":"GET",` +
+		`"requestUri":"/a","requestQuery":"b=c","userAgent":"curl/8","httpStatus":200,"host":"www.example.org"}}`,
+		"1710495000 192.0.2.1 GET www.example.org /a?b=c 200 curl/8"},
+	{"Kong", accesslog.JSON, `{"client_ip":"192.0.2.1","started_at":1710495000123,"request":{"method":"GET","uri":"/a?b=c",` +
+		`"url":"http://www.example.org:8000/a?b=c","headers":{"host":"www.example.org","user-agent":"curl/8"}},` +
+		`"response":{"status":200}}`, "1710495000 192.0.2.1 GET  /a?b=c 200 curl/8"},
+	{"Fastify", accesslog.JSON, `{"level":30,"time":1710495000123,"reqId":"1","req":{"method":"GET","url":"/a?b=c",` +
+		`"hostname":"www.example.org","remoteAddress":"192.0.2.1","remotePort":1},"msg":"incoming request"}`,
+		"1710495000 192.0.2.1 GET  /a?b=c 0 "},
+	{"GitLab Workhorse", accesslog.JSON, `{"correlation_id":"1","host":"www.example.org","level":"info","method":"GET",` +
+		`"msg":"access","remote_addr":"127.0.0.1:0","remote_ip":"192.0.2.1","status":200,"system":"http",` +
+		`"time":"2024-03-15T09:30:00Z","uri":"/a?b=c","user_agent":"curl/8"}`,
+		"1710495000 192.0.2.1 GET www.example.org /a?b=c 200 curl/8"},
+	{"nginx with scheme and host", "log_format:" + `$remote_addr [$time_iso8601] "$request_method ` +
+		`$scheme://$host$request_uri $server_protocol" $status`, `192.0.2.1 [2024-03-15T09:30:00+00:00] ` +
+		`"GET https://www.example.org/a?b=c HTTP/1.1" 200`, "1710495000 192.0.2.1 GET www.example.org /a?b=c 200 "},
 }
 
 // The format of the example lines of public programs is detected, and each line parses to its request.
-func TestDetect_RecognizesDocumentedLines(t *testing.T) {
+func TestOpen_RecognizesDocumentedLines(t *testing.T) {
 	t.Parallel()
 	for _, tt := range documented {
 		t.Run(tt.program, func(t *testing.T) {
 			t.Parallel()
 			lines := strings.Split(tt.lines, "\n")
 			named := !strings.HasPrefix(string(tt.format), "log_format:")
-			if f, ok := accesslog.Detect(lines); named && (!ok || f != tt.format) {
-				t.Errorf("detected %q, want %q", f, tt.format)
+			cfg := accesslog.Config{Format: tt.format}
+			if named {
+				cfg.Format = ""
 			}
-			p, err := tt.format.Parser()
-			if err != nil {
-				t.Fatal(err)
+			p, found, err := accesslog.Open(cfg, lines)
+			if err != nil || !found || p.Format() != tt.format {
+				t.Fatalf("found %q, want %q: %v", p.Format(), tt.format, err)
 			}
 			var e accesslog.Entry
 			for _, line := range lines {
@@ -125,16 +196,16 @@ func TestFormatParser_RejectsIncompleteForms(t *testing.T) {
 	}
 }
 
-// No line makes a parser panic, and what parses has a time, a method and a target.
+// No line makes a parser panic, and what parses has a time, a method, a target, and a client that is an address or a
+// name that the format allows.
 func FuzzFormats(f *testing.F) {
 	for _, d := range documented {
 		f.Add(d.lines)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		lines := strings.Split(text, "\n")
-		_, _ = accesslog.Detect(lines)
 		for _, name := range append(accesslog.Names(), `log_format:$remote_addr "$request" $msec "$http_user_agent"`) {
-			p, err := accesslog.Format(name).Parser()
+			p, _, err := accesslog.Open(accesslog.Config{Format: accesslog.Format(name)}, lines)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,6 +216,10 @@ func FuzzFormats(f *testing.F) {
 				}
 				if e.Second <= 0 || e.Nanos < 0 || e.Request.Method == "" || e.Request.Target == "" {
 					t.Errorf("%s: %q: %+v", name, line, e)
+				}
+				named := name == string(accesslog.Events) || name == string(accesslog.JSONL)
+				if who := e.Request.Client.Name; !named && who != "" && (!strings.Contains(who, ".") || strings.ContainsAny(who, " :,\"")) {
+					t.Errorf("%s: %q: the client is %q", name, line, who)
 				}
 			}
 		}

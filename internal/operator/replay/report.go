@@ -134,8 +134,28 @@ type SourceReport struct {
 	Lines     int64            `json:"lines"` // with comments
 	Malformed int64            `json:"malformed"`
 	Bytes     int64            `json:"bytes"` // as stored
+	// First and Last are the seconds of the earliest and the latest request, or 0 if there is no request.
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+	// Refused is the most frequent reason for malformed lines, or nil if there are none.
+	Refused *Refused `json:"refused,omitempty"`
 	// Error is the reason why the source was not read to its end, or "".
 	Error string `json:"error,omitempty"`
+}
+
+// Refused is a reason why lines are malformed, with the first of these lines.
+type Refused struct {
+	Reason  string `json:"reason"`
+	Lines   int64  `json:"lines"`
+	Line    int64  `json:"line"` // from 1
+	Example string `json:"example"`
+}
+
+func (s *SourceReport) addSecond(second int64) {
+	if s.First == 0 {
+		s.First = second
+	}
+	s.First, s.Last = min(s.First, second), max(s.Last, second)
 }
 
 type BrokenLine struct {

@@ -34,7 +34,7 @@ func (r *replayer) addReadNumbers(rep *Report) {
 	rep.Dropped.EarlySeconds = r.order.early
 	for i, s := range r.sources {
 		o := r.origins[i]
-		o.Lines, o.Bytes = s.line, s.raw.n
+		o.Lines, o.Bytes, o.Refused = s.line, s.raw.n, s.refused.mostFrequent()
 		rep.Sources = append(rep.Sources, o)
 		rep.Malformed += o.Malformed
 	}

@@ -124,14 +124,15 @@ func headersOf(set *rules.Set) (agent, referer bool) {
 
 // open adds a source. A source that cannot be opened counts as ended.
 func (r *replayer) open(l Source) {
-	src, err := open(l, r.cfg.Format)
+	src, err := open(l, accesslog.Config{Format: r.cfg.Format, TrustedProxies: r.cfg.Rules.IP.TrustedProxies})
 	origin := SourceReport{Name: l.Name}
 	if err != nil {
 		src = &source{name: l.Name, raw: &countingReader{}, done: true}
 		origin.Error = err.Error()
 		r.errs = append(r.errs, err)
+	} else {
+		origin.Format = src.parser.Format()
 	}
-	origin.Format = src.format
 	r.sources, r.origins = append(r.sources, src), append(r.origins, origin)
 }
 
@@ -145,7 +146,7 @@ func (r *replayer) readBlock(i int) {
 			return
 		case err != nil:
 			r.lines++
-			r.recordMalformed(i, err.Error())
+			r.recordMalformed(i, err)
 		default:
 			r.addLine(i, text)
 		}
@@ -163,10 +164,11 @@ func (r *replayer) addLine(i int, text string) {
 	}
 	r.lines++
 	if err != nil {
-		r.recordMalformed(i, strings.TrimPrefix(err.Error(), "accesslog: "))
+		r.recordMalformed(i, err)
 		return
 	}
 	src.pos.add(e.Second)
+	r.origins[i].addSecond(e.Second)
 	var kept accesslog.Header
 	if r.keepAgent {
 		kept.UserAgent = e.Request.Header.Get("User-Agent")
@@ -179,10 +181,16 @@ func (r *replayer) addLine(i int, text string) {
 
 const maxBroken = 10
 
-func (r *replayer) recordMalformed(i int, reason string) {
+func (r *replayer) recordMalformed(i int, err error) {
+	src, text := r.sources[i], strings.TrimPrefix(err.Error(), "accesslog: ")
+	reason := text
+	if bad := (*accesslog.Error)(nil); errors.As(err, &bad) {
+		reason = bad.Reason
+	}
 	r.origins[i].Malformed++
+	src.refused.add(reason, src.line, text)
 	if len(r.broken) < maxBroken {
-		r.broken = append(r.broken, BrokenLine{Source: r.sources[i].name, Line: r.sources[i].line, Reason: reason})
+		r.broken = append(r.broken, BrokenLine{Source: src.name, Line: src.line, Reason: text})
 	}
 }
 

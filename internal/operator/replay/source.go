@@ -14,12 +14,45 @@ type source struct {
 	name   string
 	raw    *countingReader
 	lines  *lines
-	format accesslog.Format
 	parser *accesslog.Parser
-	held   []heldLine // read to detect the format, not yet returned
+	held   []heldLine // read by readSample, not yet returned
 	pos    sourceWatermark
 	line   int64 // number of the line returned last
 	done   bool
+
+	refused refusals
+}
+
+// refusals counts the malformed lines of a source by their reason.
+type refusals map[string]*Refused
+
+// maxReasons bounds the reasons that are counted for a source. Reasons are those of the table of formats, so that only
+// a log with many lines of #Fields has more.
+const maxReasons = 64
+
+func (r *refusals) add(reason string, line int64, text string) {
+	if *r == nil {
+		*r = refusals{}
+	}
+	one := (*r)[reason]
+	if one == nil {
+		if len(*r) >= maxReasons {
+			return
+		}
+		one = &Refused{Reason: reason, Line: line, Example: text}
+		(*r)[reason] = one
+	}
+	one.Lines++
+}
+
+// mostFrequent returns the reason of most malformed lines, of two the one that occurred first, or nil if there is none.
+func (r refusals) mostFrequent() (most *Refused) {
+	for _, one := range r {
+		if most == nil || one.Lines > most.Lines || one.Lines == most.Lines && one.Line < most.Line {
+			most = one
+		}
+	}
+	return most
 }
 
 type heldLine struct {
@@ -27,9 +60,10 @@ type heldLine struct {
 	err  error
 }
 
-// open detects the format of a source. An error means that the source cannot be read at all.
-func open(s Source, format accesslog.Format) (*source, error) {
-	src := &source{name: s.Name, raw: &countingReader{r: s.Reader}, format: format}
+// open reads the first lines of a source, which show how to read it. An error means that the source cannot be read at
+// all.
+func open(s Source, cfg accesslog.Config) (*source, error) {
+	src := &source{name: s.Name, raw: &countingReader{r: s.Reader}}
 	plain, err := io.Reader(src.raw), error(nil)
 	if s.Unpack != nil {
 		plain, err = s.Unpack(src.raw)
@@ -38,23 +72,19 @@ func open(s Source, format accesslog.Format) (*source, error) {
 		return nil, fmt.Errorf("replay: %s: %w", s.Name, err)
 	}
 	src.lines = newLines(plain)
-	if format == "" && (!src.detectFormat() || src.format == "") {
-		src.format = accesslog.Combined // the errors of its parser are the most helpful
-	}
-	src.parser, err = src.format.Parser()
+	src.parser, _, err = accesslog.Open(cfg, src.readSample())
 	return src, err
 }
 
-// detectLines and detectBytes bound the lines that are read to detect the format, and their bytes.
+// sampleLines and sampleBytes bound the first lines that show how to read a source, and their bytes.
 const (
-	detectLines = 100
-	detectBytes = 1 << 20
+	sampleLines = 100
+	sampleBytes = 1 << 20
 )
 
-// detectFormat detects the format and holds the lines it read. It returns false if no line parses.
-func (s *source) detectFormat() bool {
-	var sample []string
-	for size := 0; len(sample) < detectLines && size < detectBytes; {
+// readSample returns the first lines and holds them until next returns them.
+func (s *source) readSample() (sample []string) {
+	for size := 0; len(sample) < sampleLines && size < sampleBytes; {
 		text, err := s.lines.next()
 		size += len(text) + 1
 		s.held = append(s.held, heldLine{text, err})
@@ -65,9 +95,7 @@ func (s *source) detectFormat() bool {
 			break
 		}
 	}
-	var ok bool
-	s.format, ok = accesslog.Detect(sample)
-	return ok || len(sample) == 0
+	return sample
 }
 
 // isStreamEnd reports whether an error of lines.next is the end of the stream.

@@ -107,10 +107,7 @@ func (p *page) writeSources(origins []SourceReport) {
 			hidden++
 			continue
 		}
-		p.printf("%s: %s lines", Printable(o.Name), Grouped(o.Lines))
-		if o.Format != "" {
-			p.printf(", %s", o.Format)
-		}
+		p.printf("%s", o.Summary())
 		if o.Error != "" {
 			p.printf(", %s", p.paintText(red, Printable(o.Error)))
 		}
@@ -223,6 +220,24 @@ func (p *page) writeBrokenLines(r *Report) {
 	for _, b := range r.Broken {
 		p.printf("%s\n", Fit(fmt.Sprintf("%s:%d: %s", Printable(b.Source), b.Line, Printable(b.Reason)), 2*p.Width))
 	}
+}
+
+// Summary returns one printable line about the source: its format, the times of its requests, and the number of lines
+// and of malformed ones, with their most frequent reason and an example.
+func (s *SourceReport) Summary() string {
+	text := Printable(s.Name)
+	if s.Format != "" {
+		text += fmt.Sprintf(": %s", Printable(string(s.Format)))
+	}
+	if s.First > 0 {
+		text += fmt.Sprintf(", %s to %s UTC", Clock(s.First), Clock(s.Last))
+	}
+	text += fmt.Sprintf(", %s lines", Grouped(s.Lines))
+	if r := s.Refused; r != nil {
+		text += fmt.Sprintf(", %s refused, of which %s like line %d: %s", Grouped(s.Malformed), Grouped(r.Lines), r.Line,
+			Printable(r.Example))
+	}
+	return text
 }
 
 // Grouped writes 1234567 as 1,234,567.
