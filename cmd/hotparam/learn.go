@@ -11,14 +11,17 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/operator/learn"
 	"github.com/hotparam/pipeline/internal/operator/replay"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 type learnCmd struct {
 	outputFlags
 	Out string `placeholder:"FILE" help:"File for the configuration, which must not exist yet; default: standard output."`
 	logFormat
+	Proxies  []string      `name:"ip.trusted_proxies" placeholder:"NETWORK" help:"Addresses or networks of proxies whose X-Forwarded-For in the log names clients, beside loopback and private networks; the file gets them too."`
 	Lateness time.Duration `default:"10m" help:"Maximum time by which a line may be late and still be sorted."`
 	MaxSpool int64         `default:"4294967296" placeholder:"BYTES" help:"Maximum bytes of standard input, or of a pipe, that are kept in a temporary file for a second reading."`
 	Files    []string      `arg:"" name:"file" help:"Access logs, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
@@ -40,6 +43,13 @@ func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
 	cfg := learn.Config{Lateness: c.Lateness}
 	if cfg.Format, err = c.format(); err != nil {
 		return err
+	}
+	for _, text := range c.Proxies {
+		network, err := rules.ParseNetwork(text)
+		if err != nil {
+			return config.Usage("--ip.trusted_proxies: %w", err)
+		}
+		cfg.TrustedProxies = append(cfg.TrustedProxies, network)
 	}
 	if bar := newProgressBar(logs.size * learn.Passes); bar != nil {
 		cfg.Progress = func(pass int, bytes int64) { _ = bar.Set64(int64(pass-1)*logs.size + bytes) }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"hash/maphash"
 	"net/netip"
 	"net/textproto"
@@ -38,22 +39,31 @@ func compileNetworks(v conf.Value, texts []string) (list []netip.Prefix) {
 		if at.Failed() {
 			continue
 		}
-		p, err := netip.ParsePrefix(s)
-		if a, err2 := netip.ParseAddr(s); err2 == nil && a.Zone() == "" {
-			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		p, err := ParseNetwork(s)
+		if err != nil {
+			at.Fail("%v", err)
+			continue
 		}
-		switch {
-		case err != nil:
-			at.Fail("%q is neither a network such as 10.0.0.0/8 nor an address", conf.Cut(s))
-		case p != p.Masked():
-			at.Fail("%s has bits behind its length; write %s", s, p.Masked())
-		case p.Addr().Is4In6():
-			at.Fail("%s is IPv4 written as IPv6; write the IPv4 network", s)
-		default:
-			list = append(list, p)
-		}
+		list = append(list, p)
 	}
 	return list
+}
+
+// ParseNetwork parses a network, or an address as the network of that address alone.
+func ParseNetwork(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if a, err2 := netip.ParseAddr(s); err2 == nil && a.Zone() == "" {
+		p, err = netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("%q is neither a network such as 10.0.0.0/8 nor an address", conf.Cut(s))
+	case p != p.Masked():
+		return p, fmt.Errorf("%s has bits behind its length; write %s", s, p.Masked())
+	case p.Addr().Is4In6():
+		return p, fmt.Errorf("%s is IPv4 written as IPv6; write the IPv4 network", s)
+	}
+	return p, nil
 }
 
 // warnOfOpenTrust reports trusted networks that hold most clients, because each of these clients may name any address

@@ -250,9 +250,14 @@ func (v *visitors) proxyReason() string {
 			addresses++
 		}
 	}
+	known := v.requests - v.unknown - v.dropped
 	switch half := requests / 2; {
 	case v.unknown > half:
 		return "most lines name no client"
+	case known >= fewLines && len(v.all) == 1:
+		return "all lines have one client: the log names a proxy, or it is of one client"
+	case known >= fewLines && float64(len(v.all)) >= ownClients*float64(known):
+		return "nearly every line has a client of its own: another field may have been read for the client"
 	case private > half && addresses < manyInside:
 		return "most requests come from private addresses: the log names a proxy, not its clients"
 	case shared > half:
@@ -260,6 +265,13 @@ func (v *visitors) proxyReason() string {
 	}
 	return ""
 }
+
+// In a log of at least fewLines lines, clients are no evidence if ownClients of the lines, as a fraction, or more have
+// each a client of their own: nobody came twice.
+const (
+	fewLines   = 200
+	ownClients = 0.95
+)
 
 // manyInside is the number of private addresses from which on they are a company's own people, and not its proxies.
 const manyInside = 200

@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/operator/replay"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // usualMinClients is the min_clients of a proposed rule, if the log has the addresses of clients.
@@ -47,6 +49,7 @@ type Proposal struct {
 	survey     *survey
 	proxied    string // why addresses do not identify clients, or "" if they do
 	squeezed   string // why the log's times are wrong, or "" if they are right
+	proxies    []netip.Prefix
 	minClients int
 	rules      []*proposed
 	ignored    []ignored // parameters that are noise at every path
@@ -65,7 +68,8 @@ type proposed struct {
 
 func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 	l := &learner{cfg: cfg, logs: logs}
-	p := &Proposal{by: cmp.Or(cfg.By, "hotparam learn"), notes: cfg.Notes, visitors: newVisitors()}
+	p := &Proposal{by: cmp.Or(cfg.By, "hotparam learn"), notes: cfg.Notes, proxies: cfg.TrustedProxies,
+		visitors: newVisitors()}
 	paths := newPaths()
 	var err error
 	p.Read, err = l.read(ctx, func(s *replay.Seen) {
@@ -128,7 +132,9 @@ func (l *learner) read(ctx context.Context, visit func(*replay.Seen)) (*replay.R
 func (l *learner) nextPassConfig() replay.Config {
 	l.pass++
 	pass := min(l.pass, Passes)
-	cfg := replay.Config{Format: l.cfg.Format, Lateness: l.cfg.Lateness, MaxBuffer: l.cfg.MaxBuffer}
+	set := rules.Default()
+	set.IP.TrustedProxies = l.cfg.TrustedProxies
+	cfg := replay.Config{Rules: set, Format: l.cfg.Format, Lateness: l.cfg.Lateness, MaxBuffer: l.cfg.MaxBuffer}
 	if l.cfg.Progress != nil {
 		cfg.Progress = func(bytes int64) { l.cfg.Progress(pass, bytes) }
 	}
@@ -230,6 +236,9 @@ type Config struct {
 	Format    accesslog.Format
 	Lateness  time.Duration
 	MaxBuffer int64
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For in the log names clients, beside loopback and
+	// private networks. The proposal has them as ip.trusted_proxies.
+	TrustedProxies []netip.Prefix
 	// By is the command that the proposal names as its author; "" means hotparam learn. Notes are further sentences of
 	// its header on how it was learned.
 	By    string

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -144,6 +146,50 @@ func TestLearn_ProposesNoWindowsForProxiedLogs(t *testing.T) {
 		if r.Hot.MinClients != 0 {
 			t.Errorf("rule %s wants %d clients", r.Name, r.Hot.MinClients)
 		}
+	}
+}
+
+// If nearly every line has a client of its own, or all have one, the clients are not believed.
+func TestLearn_DoubtsClientsThatAreAllOrOne(t *testing.T) {
+	t.Parallel()
+	for want, clientOf := range map[string]func(n int) int{
+		"nearly every line has a client of its own": func(n int) int { return n },
+		"all lines have one client":                 func(int) int { return 7 },
+	} {
+		var log strings.Builder
+		for n := range 3000 {
+			who := clientOf(n)
+			fmt.Fprintf(&log, "81.2.%d.%d - - [14/Nov/2023:22:%02d:%02d +0000] \"GET /t?id=%d HTTP/1.1\" 200 1\n", who/250,
+				who%250, n/60, n%60, n*n%211)
+		}
+		file, set := written(t, []byte(log.String()))
+		if set.IP.Fixed != nil || set.IP.Sliding != nil || !strings.Contains(strings.ReplaceAll(file, "\n# ", " "), want) {
+			t.Error(file)
+		}
+	}
+}
+
+// The proxies that name clients in the log are trusted by its rules.
+func TestLearn_TrustsProxies(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	for n := range 3000 {
+		fmt.Fprintf(&log, "81.2.0.%d, 198.51.100.9 - - [14/Nov/2023:22:%02d:%02d +0000] \"GET /t?id=%d HTTP/1.1\" 200 1\n",
+			n%250, n/60, n%60, n*n%211)
+	}
+	network := netip.MustParsePrefix("198.51.100.0/24")
+	p, err := learn.Learn(context.Background(), learn.Config{TrustedProxies: []netip.Prefix{network}},
+		sources([]byte(log.String())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if err := p.WriteYAML(&file); err != nil {
+		t.Fatal(err)
+	}
+	set, err := rules.Parse("hotparam.yaml", file.Bytes())
+	if err != nil || !slices.Equal(set.IP.TrustedProxies, []netip.Prefix{network}) || p.Outcome.Ordinary != 250 {
+		t.Errorf("%d ordinary clients, %v:\n%s", p.Outcome.Ordinary, err, &file)
 	}
 }
 

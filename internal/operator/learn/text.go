@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,14 @@ func quoteAll(all []string) string {
 		quoted[i] = quote(s)
 	}
 	return strings.Join(quoted, ", ")
+}
+
+func quoteNetworks(networks []netip.Prefix) string {
+	var all []string
+	for _, n := range networks {
+		all = append(all, n.String())
+	}
+	return quoteAll(all)
 }
 
 func wrap(s string, width int) []string {
@@ -92,7 +101,7 @@ func (p *Proposal) Write(w io.Writer) error {
 	var f file
 	census := p.visitors.countKinds()
 	for _, s := range p.Read.Sources {
-		f.writeLine("%s: read as %s", replay.Printable(s.Name), replay.Printable(string(s.Format)))
+		f.writeLine("%s", s.Summary())
 	}
 	f.writeLine("%s, %s: %s", formatCount(p.Read.Requests, "request", "requests"),
 		formatCount(int64(len(p.visitors.all)), "client", "clients"), formatKinds(census))

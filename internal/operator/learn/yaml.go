@@ -279,10 +279,13 @@ func (p *Proposal) writeWindows(f *file, m mode) {
 			f.writeComment("", "GUESS: %s.", w.guess)
 		}
 	}
-	if w.none != "" && len(addresses) == 0 {
+	if w.none != "" && len(addresses) == 0 && len(p.proxies) == 0 {
 		return
 	}
 	f.writeLine("ip:")
+	if len(p.proxies) > 0 {
+		f.writeLine("  trusted_proxies: [%s]", quoteNetworks(p.proxies))
+	}
 	for _, reason := range reasons {
 		f.writeComment("  ", "%s", reason)
 	}
