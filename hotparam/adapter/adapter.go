@@ -197,7 +197,7 @@ func (a *Adapter[C]) SetHeader(h http.Header, v *hotparam.Verdict) {
 	switch {
 	case !v.Allowed:
 		denied := *v
-		denied.Pass = ""
+		denied.Pass = nil
 		a.answers.SetDenied(h, &denied, false)
 	case !a.answers.HideLimits:
 		a.answers.SetLimits(h, v)

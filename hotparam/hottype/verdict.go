@@ -7,16 +7,16 @@ type Verdict struct {
 	// Allowed is true if the request may proceed. In shadow mode it is true even if the limit would deny; see
 	// WouldDeny.
 	Allowed bool
+	// Hot is true if one of the request's keys is hot, regardless of the decision. A gateway with a cache of its own
+	// can switch it by Hot.
+	Hot    bool
+	Reason Reason
 	// WouldDeny is true if a rule in shadow mode would have denied.
 	WouldDeny bool
 	// WouldDenyReason is the reason of that denial, or 0 if WouldDeny is false.
 	WouldDenyReason Reason
 	// WouldDenyRule is the Rule of that denial, or "" if WouldDeny is false.
 	WouldDenyRule string
-	// Hot is true if one of the request's keys is hot, regardless of the decision. A gateway with a cache of its own
-	// can switch it by Hot.
-	Hot    bool
-	Reason Reason
 	// Rule names the rule that decided, "ip_fixed", "ip_sliding", or an override's ID; if several limits allowed the
 	// request, the tightest of them. It is empty if nothing applied.
 	Rule string
@@ -39,9 +39,20 @@ type Verdict struct {
 	Mode Mode
 	// Class is the class of the request ("crawler"), or "" if it has no class.
 	Class string
-	// Pass is the visitor pass for a denied client that has none, "NAME=VALUE" of a cookie, or "". Whoever answers the
-	// client sets the cookie on the denial.
-	Pass string
+	// Pass is the visitor pass for a denied client that has none, or nil. Whoever answers the client sets its cookie on
+	// the denial. It is a pointer because it is rare, and verdicts are copied for each request.
+	Pass *Pass
+}
+
+// Pass is a cookie by which the client of a denied request is known again.
+type Pass struct{ Name, Value string }
+
+// String returns the pair NAME=VALUE.
+func (p *Pass) String() string {
+	if p == nil {
+		return ""
+	}
+	return p.Name + "=" + p.Value
 }
 
 // JudgedRequest holds the verdict on a request and its client.

@@ -242,7 +242,7 @@ func drawVerdict(t *rapid.T) hottype.Verdict {
 		Window: time.Duration(rapid.Int64Min(0).Draw(t, "window")),
 	}
 	if rapid.Bool().Draw(t, "pass") {
-		v.Pass = "hotparam_0a1b=" + strings.Repeat("A", 27)
+		v.Pass = &hottype.Pass{Name: "hotparam_0a1b", Value: strings.Repeat("A", 27)}
 	}
 	if !v.Allowed {
 		v.RetryAfter = time.Duration(rapid.Int64Min(-1).Draw(t, "retry"))

@@ -46,8 +46,8 @@ func (b *bundle) deniedPass(t *testing.T, client string) string {
 	t.Helper()
 	for range 20 {
 		if v := b.askWith("/p/1", client, ""); !v.Allowed {
-			return v.Pass
-		} else if v.Pass != "" {
+			return v.Pass.String()
+		} else if v.Pass != nil {
 			t.Fatalf("a pass for an allowed request: %+v", v)
 		}
 	}
@@ -68,19 +68,19 @@ func TestPass_ComesWithTheDenialOfAPriority(t *testing.T) {
 		b.askWith("/granted", "192.0.2.1", "")
 	}
 	for target, with := range map[string]string{"/p/1": "a=b; " + pass, "/topic?id=1": "", "/granted": ""} {
-		if v := b.askWith(target, "192.0.2.1", with); v.Allowed || v.Pass != "" {
+		if v := b.askWith(target, "192.0.2.1", with); v.Allowed || v.Pass != nil {
 			t.Errorf("%s with %q: %+v", target, with, v)
 		}
 	}
 	// The client is asked to come back when the pass counts.
-	if v := b.askWith("/p/1", "192.0.2.1", ""); v.RetryAfter != 11*time.Second || v.Pass != pass {
+	if v := b.askWith("/p/1", "192.0.2.1", ""); v.RetryAfter != 11*time.Second || v.Pass.String() != pass {
 		t.Errorf("without a pass: %+v", v)
 	}
 	b.now = b.now.Add(4 * time.Second)
 	for range 9 {
 		b.askWith("/p/1", "192.0.2.1", "")
 	}
-	if v := b.askWith("/p/1", "192.0.2.1", pass); v.Allowed || v.RetryAfter != 7*time.Second || v.Pass != "" {
+	if v := b.askWith("/p/1", "192.0.2.1", pass); v.Allowed || v.RetryAfter != 7*time.Second || v.Pass != nil {
 		t.Errorf("with a pass that does not count yet: %+v", v)
 	}
 	// A window of the client denies for another reason.
@@ -88,7 +88,7 @@ func TestPass_ComesWithTheDenialOfAPriority(t *testing.T) {
 	for range 100 {
 		b.askWith("/cold", "198.51.100.1", "")
 	}
-	if v := b.askWith("/p/1", "198.51.100.1", ""); v.Reason != hottype.ReasonIPFixed || v.Pass != "" {
+	if v := b.askWith("/p/1", "198.51.100.1", ""); v.Reason != hottype.ReasonIPFixed || v.Pass != nil {
 		t.Errorf("a denial by a window: %+v", v)
 	}
 }
@@ -155,12 +155,12 @@ func TestPass_NeedsASecret(t *testing.T) {
 	b.hot("page")
 	req := &hottype.Request{Method: "GET", Target: "/p/1"}
 	for range 20 {
-		if v := b.Decide(context.Background(), b.now, req); v.Pass != "" {
+		if v := b.Decide(context.Background(), b.now, req); v.Pass != nil {
 			t.Errorf("a pass for a client without an address: %+v", v)
 		}
 	}
 	req.Client = hottype.Client{Addr: netip.MustParseAddr("192.0.2.1")}
-	if v := b.Decide(context.Background(), b.now, req); v.Pass == "" {
+	if v := b.Decide(context.Background(), b.now, req); v.Pass == nil {
 		t.Errorf("no pass for a client whose fields are unknown: %+v", v)
 	}
 }

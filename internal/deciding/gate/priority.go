@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -155,9 +156,12 @@ func (d *decision) offerPass(v *verdict.Verdict) {
 	}
 	age, ok := d.visitorPass()
 	if !ok {
-		if v.Pass = d.g.cfg.Passes.Issue(d.now, d.passAddress()); v.Pass == "" {
+		pass := d.g.cfg.Passes.Issue(d.now, d.passAddress())
+		if pass == "" {
 			return
 		}
+		name, value, _ := strings.Cut(pass, "=")
+		v.Pass = &hottype.Pass{Name: name, Value: value}
 	}
 	if wait := p.passAge - age; wait > 0 && v.RetryAfter != hottype.Never {
 		v.RetryAfter = max(v.RetryAfter, wait+time.Second) // passes count whole seconds

@@ -122,7 +122,7 @@ func TestPriority_HoldsForValuesOverridesAndShadow(t *testing.T) {
 		}
 	}
 	for i := range 10 {
-		if v := b.askAs("/w/1", "o", 1); !v.Allowed || v.WouldDeny != (i >= 4) || v.Pass != "" {
+		if v := b.askAs("/w/1", "o", 1); !v.Allowed || v.WouldDeny != (i >= 4) || v.Pass != nil {
 			t.Errorf("request %d in shadow mode: %+v", i, v)
 		}
 	}

@@ -190,7 +190,7 @@ func (d *Decider) decideCheck(r *http.Request, k *scratch, i int, b []byte) []by
 	if !v.Allowed {
 		d.denied.Add(1)
 	}
-	return d.appendVerdict(b, &v, v.Pass != "" && httplimit.IsHTTPS(k.header.Values("X-Forwarded-Proto")))
+	return d.appendVerdict(b, &v, v.Pass != nil && httplimit.IsHTTPS(k.header.Values("X-Forwarded-Proto")))
 }
 
 func writeJSON(w http.ResponseWriter, body []byte) {

@@ -26,7 +26,7 @@ func (echo) Begin(_ context.Context, _ time.Time, r *hottype.Request, _ bool) ve
 	v := verdict.Verdict{Verdict: hottype.Verdict{
 		Allowed: r.Cost < 10, Reason: hottype.ReasonHot, Rule: "topic", Limit: 9, Remaining: 3, Window: time.Second,
 		ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, WouldDeny: r.Cost == 5, Hot: r.Cost == 5,
-		Pass: "hotparam_0a1b=pass",
+		Pass: &hottype.Pass{Name: "hotparam_0a1b", Value: "pass"},
 		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"),
 			" ", r.Cost)),
 	}}

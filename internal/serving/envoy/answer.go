@@ -91,7 +91,7 @@ func (s *Server) rateLimitResponse(verdicts []*hottype.Verdict) encoded {
 		s.cfg.Answers.SetLimits(h, tell)
 		return b.appendHeaders(3, h).appendMetadata(6, tell)
 	}
-	tell.Pass = "" // the descriptors of later requests would not carry its cookie
+	tell.Pass = nil // the descriptors of later requests would not carry its cookie
 	// The status is the filter's own setting, rate_limited_status.
 	r := s.recordDenial(httplimit.Denied{}, tell)
 	return b.appendHeaders(3, r.header).appendBytes(5, r.body.Bytes()).appendMetadata(6, tell)

@@ -51,7 +51,7 @@ func denyHot(r *hottype.Request) hottype.Verdict {
 	v := hottype.Verdict{
 		Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Key: "/topic?id=hot", Mode: hottype.ModeEnforce,
 		Limit: 200, Remaining: 7, Window: 2 * time.Second, ResetAfter: 1200 * time.Millisecond,
-		Pass: "hotparam_0a1b=pass",
+		Pass: &hottype.Pass{Name: "hotparam_0a1b", Value: "pass"},
 	}
 	if strings.Contains(r.Target, "id=hot") {
 		v.Allowed, v.Remaining, v.RetryAfter = false, 0, 1500*time.Millisecond

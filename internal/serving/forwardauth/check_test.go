@@ -25,7 +25,7 @@ func (g *gate) DecideForGateway(_ context.Context, _ time.Time, r *hottype.Reque
 		Allowed: !strings.Contains(r.Target, "hot"), Reason: hottype.ReasonHot, Rule: "topic",
 		Key: "topic?id=\x01é\"\\", Hot: true,
 		Limit: 9, Remaining: 3, Window: time.Second, ResetAfter: time.Second, Mode: hottype.ModeEnforce,
-		Pass: "hotparam_0a1b=pass",
+		Pass: &hottype.Pass{Name: "hotparam_0a1b", Value: "pass"},
 	}
 	if !v.Allowed {
 		v.RetryAfter = 1500 * time.Millisecond

@@ -21,10 +21,10 @@ const (
 // PassCookie returns the value of the Set-Cookie field by which a denial hands its visitor pass to the client, or "" if
 // the verdict is no denial or has no pass. tls is true if the client uses TLS.
 func PassCookie(v *hottype.Verdict, tls bool) string {
-	if v.Pass == "" || v.Allowed {
+	if v.Pass == nil || v.Allowed {
 		return ""
 	}
-	return visitorpass.SetCookie(v.Pass, tls, visitorpass.Life)
+	return visitorpass.SetCookie(v.Pass.String(), tls, visitorpass.Life)
 }
 
 // UsesProofs reports whether clients prove classes of the rules by cookies, and whether responses grant some of them.
@@ -152,7 +152,7 @@ func forbidStoring(h http.Header) {
 // UsesTLS reports whether the client of a denied request uses TLS. It returns false at once if the verdict has no pass,
 // because only its cookie depends on it.
 func (a *Responder) UsesTLS(r *http.Request, v *hottype.Verdict) bool {
-	return v.Pass != "" && a.Clients.IsTLS(r)
+	return v.Pass != nil && a.Clients.IsTLS(r)
 }
 
 // IsTLS reports whether the client of a request uses TLS. A trusted proxy that states the scheme knows better than the

@@ -23,7 +23,7 @@ func TestResponder_SetsPassOnDenialsAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := hottype.Verdict{
 			Allowed: rapid.Bool().Draw(t, "allowed"), WouldDeny: rapid.Bool().Draw(t, "would deny"),
-			Pass:   rapid.SampledFrom([]string{"", "hotparam_0a1b=AAAA-_"}).Draw(t, "pass"),
+			Pass:   rapid.SampledFrom([]*hottype.Pass{nil, {Name: "hotparam_0a1b", Value: "AAAA-_"}}).Draw(t, "pass"),
 			Reason: hottype.ReasonHot, Window: time.Second, RetryAfter: 11 * time.Second,
 		}
 		a := httplimit.Responder{Clients: clients, DenyHeaders: map[string]string{"CDN-Cache-Control": "max-age=60"}}
@@ -50,7 +50,7 @@ func TestResponder_SetsPassOnDenialsAlone(t *testing.T) {
 		if cookies[0].Name != "theme" {
 			t.Fatalf("other cookies are lost: %v", w.Header())
 		}
-		if want := v.Pass != "" && !v.Allowed; len(cookies) != map[bool]int{true: 2, false: 1}[want] {
+		if want := v.Pass != nil && !v.Allowed; len(cookies) != map[bool]int{true: 2, false: 1}[want] {
 			t.Fatalf("%+v: %v", v, w.Header())
 		} else if want {
 			checkPass(t, w.Header(), cookies[1], secure)

@@ -127,7 +127,7 @@ func TestAgent_AnswersEachCheck(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 9,
-			Window: time.Second, Pass: "hotparam_0a1b=pass"}
+			Window: time.Second, Pass: &hottype.Pass{Name: "hotparam_0a1b", Value: "pass"}}
 		if r.Target == "/topic?id=hot" {
 			v.Allowed, v.RetryAfter = false, 1500*time.Millisecond
 		}
