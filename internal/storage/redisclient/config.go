@@ -52,8 +52,11 @@ type Config struct {
 	// PoolSize is the maximum number of connections of a process. Default 16: callers share pipelines, so more
 	// connections only cost Redis memory.
 	PoolSize int
-	Now      func() time.Time // the process clock, for written times and ages; default time.Now
-	Log      *slog.Logger     // receives the beginning and the end of an outage; nil discards
+	// Dial, if set, makes the connections to servers and Sentinels, without TLS: tests have a network of their own.
+	// OptionsFrom has a dialer already.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	Now  func() time.Time // the process clock, for written times and ages; default time.Now
+	Log  *slog.Logger     // receives the beginning and the end of an outage; nil discards
 }
 
 const (
@@ -151,6 +154,7 @@ func (cfg Config) clientOptions() *redis.UniversalOptions {
 		PoolTimeout:           cfg.Timeout,
 		ContextTimeoutEnabled: true,
 		PoolSize:              cfg.PoolSize,
+		PipelinePoolSize:      -1, // else ten connections beyond PoolSize, with buffers of 256 KiB each
 		ConnMaxIdleTime:       5 * time.Minute,
 		DisableIdentity:       true,
 
@@ -183,6 +187,9 @@ func (cfg Config) credentialsProvider() func(context.Context) (user, password st
 
 // newDialer returns a function that makes connections, with TLS if it is configured.
 func (cfg Config) newDialer() dialFunc {
+	if cfg.Dial != nil {
+		return cfg.Dial
+	}
 	if cfg.TLS || cfg.TLSFiles != (tlsfiles.Files{}) {
 		return dialTLS(cfg.TLSFiles) // within dialTimeout: a call that ends first would not name the reason
 	}

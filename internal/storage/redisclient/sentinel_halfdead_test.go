@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -206,6 +207,46 @@ func TestSentinels_FindMasterWhenHalfDead(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestClient_BoundsItsConnections makes many calls and pipelines at once. They use at most PoolSize connections to the
+// master, and the queries for new connections two to each Sentinel.
+func TestClient_BoundsItsConnections(t *testing.T) {
+	t.Parallel()
+	const pool = 20
+	h := halfDead{newMaster: isMaster}
+	for _, addr := range sentinelAddrs {
+		h[addr] = isWell
+	}
+	var mu sync.Mutex
+	dials := map[string]int{}
+	c := openWith(t, Config{Addrs: sentinelAddrs, SentinelMaster: "news", PoolSize: pool, Timeout: time.Minute,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			mu.Lock()
+			dials[addr]++
+			mu.Unlock()
+			return h.dial(ctx, network, addr)
+		}})
+	var calls sync.WaitGroup
+	for range 100 {
+		calls.Go(func() {
+			if err := c.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		calls.Go(func() {
+			_, err := c.rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error { return p.Ping(t.Context()).Err() })
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	for addr, n := range dials {
+		if most := map[bool]int{true: pool, false: 2}[addr == newMaster]; n > most {
+			t.Errorf("%d connections to %s, at most %d", n, addr, most)
+		}
+	}
 }
 
 func (h halfDead) check(t *testing.T, last string) {
