@@ -194,6 +194,10 @@ type deadConn struct {
 	addr string
 }
 
+// SyscallConn keeps the pool from handing out a connection that is idle because the caller of its dial had given up: a
+// later call would get the error of that time.
+func (c deadConn) SyscallConn() (syscall.RawConn, error) { return nil, c.err }
+
 func (c deadConn) Read([]byte) (int, error)         { return 0, c.err }
 func (c deadConn) Write([]byte) (int, error)        { return 0, c.err }
 func (c deadConn) Close() error                     { return nil }

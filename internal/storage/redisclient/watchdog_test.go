@@ -102,6 +102,36 @@ func TestWatchdog_ClosesIdleSilentConnections(t *testing.T) {
 	}
 }
 
+// A dial fails after its caller has given up. No later call gets the error of that dial, because the server is back.
+func TestDial_FailsForNoLaterCall(t *testing.T) {
+	t.Parallel()
+	back, dialed := make(chan struct{}), make(chan struct{}, 1)
+	c := openWith(t, Config{Addrs: []string{newMaster}, Timeout: redistest.Patience,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			select {
+			case <-back:
+				return halfDead{newMaster: isMaster}.dial(ctx, network, addr)
+			default:
+			}
+			dialed <- struct{}{}
+			<-back
+			return nil, syscall.ECONNREFUSED
+		}})
+	impatient, giveUp := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() { failed <- c.Ping(impatient) }()
+	<-dialed
+	giveUp()
+	if err := <-failed; err == nil {
+		t.Error("a server answers that is not there")
+	}
+	close(back)
+	redistest.Eventually(t, "the end of the dial", func() bool { return c.rdb.PoolStats().IdleConns == 1 })
+	if err := c.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // A connection under TLS counts as good, because the pool cannot check it.
 func TestWatchedConn_HidesStateOfTLS(t *testing.T) {
 	t.Parallel()
