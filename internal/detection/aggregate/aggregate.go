@@ -149,8 +149,7 @@ func (a *Aggregator) publishChanges(changes []detect.Change) {
 }
 
 func (a *Aggregator) runTick() (report.HotSet, []detect.Change) {
-	now := a.cfg.Now()
-	v := a.sources.check(now, len(a.Hot()))
+	now, v := a.sources.check(len(a.Hot()))
 	if v.incomplete || v.failing {
 		a.detector.MarkIncomplete(now)
 	}

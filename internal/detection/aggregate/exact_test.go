@@ -146,7 +146,7 @@ func TestSourceMonitor_Tape(t *testing.T) {
 				h.At, h.Heartbeats = at(time.Duration(heard)*time.Second), true
 			}
 		}
-		v := s.check(clock, 3)
+		_, v := s.check(3)
 		var want string
 		if all := lines(&log); len(all) > 0 {
 			want = strings.Join(all, "|")

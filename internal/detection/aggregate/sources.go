@@ -70,10 +70,15 @@ func newSourceMonitor(cfg Config) *sourceMonitor {
 	return &sourceMonitor{cfg: cfg, began: cfg.Now(), first: map[string]time.Time{}}
 }
 
-// check asks the sources. It logs once when the input ends, when it begins again, and when there was no input for
-// NoInputTTL; keys is the number of hot keys.
-func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
-	var v sourceCheck
+// check asks the sources, and returns the time at which it judges their answers. It logs once when the input ends, when
+// it begins again, and when there was no input for NoInputTTL; keys is the number of hot keys.
+func (s *sourceMonitor) check(keys int) (now time.Time, v sourceCheck) {
+	names := slices.Sorted(maps.Keys(s.cfg.Sources))
+	answers := make([]SourceStatus, len(names))
+	for i, name := range names {
+		answers[i] = s.cfg.Sources[name]()
+	}
+	now = s.cfg.Now() // after the answers: a process that is stopped while it asks has missed counts
 	slept := now.Sub(s.looked)
 	if !s.looked.IsZero() && slept > SilentAfter {
 		v.incomplete = true
@@ -83,8 +88,8 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	s.looked = now
 	waiting, unsure := len(s.cfg.Sources) > 0, false
 	var states []SourceState
-	for _, name := range slices.Sorted(maps.Keys(s.cfg.Sources)) {
-		status := s.cfg.Sources[name]()
+	for i, name := range names {
+		status := answers[i]
 		unsure = s.mayPromise(name, status) || unsure
 		st := s.stateOf(name, status, now)
 		states = append(states, st.SourceState)
@@ -105,7 +110,7 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	case s.completeSince.IsZero():
 		s.completeSince = now
 	}
-	return v
+	return now, v
 }
 
 // mayPromise reports whether a source was first heard so recently that its senders may still promise a sign of life.

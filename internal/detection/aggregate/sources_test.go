@@ -260,6 +260,37 @@ func TestSuspendedProcessDoesNotCoolKeys(t *testing.T) {
 	}
 }
 
+// A process that is stopped while it asks its sources has missed counts. It does not judge them by the time at which it
+// began to ask, although others know the time by then.
+func TestStopWhileAskingSources_CoolsNoKeys(t *testing.T) {
+	t.Parallel()
+	clock := time.Unix(1_800_000_000, 0)
+	stopped := false
+	var a *Aggregator
+	a = New(Config{Rules: rulesOf(2), Now: func() time.Time { return clock },
+		Sources: map[string]func() SourceStatus{"counts": func() SourceStatus {
+			if stopped {
+				clock = clock.Add(time.Second)
+				a.Forget(func(hottype.Key) bool { return true }) // the group has given its partitions to another
+				clock = clock.Add(5 * time.Second)
+				a.Forget(func(hottype.Key) bool { return false })
+			}
+			return SourceStatus{At: clock, Heartbeats: true}
+		}}})
+	if err := a.Send(context.Background(),
+		[]hottype.Count{{Key: "topic?id=1", N: 20, Second: clock.Unix()}}); err != nil {
+		t.Fatal(err)
+	}
+	for second := range 10 {
+		stopped = second == 1
+		a.runTick()
+		if got := isHot(a); got != (second < 9) {
+			t.Errorf("%d s: hot %v", second, got)
+		}
+		clock = clock.Add(time.Second)
+	}
+}
+
 func TestCheckPublication_ReportsFailures(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
