@@ -18,6 +18,9 @@
 // a topic and a group. A model replaces Kafka's client too, because the client holds a mutex while it waits for a
 // broker. The brokers freeze and restart, and partitions lose their leader.
 //
+// In every fifth seed processes find Redis through three models of Sentinels. Some or all of the Sentinels hang, refuse
+// connections, or name an old master because they are cut off from the others; for the laws that is no fault.
+//
 // A bubble cannot show processor time, timers that stop with their process, times of arrival from a kernel, a cluster
-// of Redis, or Sentinels.
+// of Redis, or a fail-over to a replica.
 package fleet

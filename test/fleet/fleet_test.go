@@ -60,7 +60,7 @@ func TestSuccessor_ForgetsNoKeyInASilence(t *testing.T) {
 		if seed < 3 { // before the first heartbeat, at a full second
 			begin, silence = 26000, 26250+100*time.Duration(seed)
 		}
-		p.faults, p.kafka = nil, false
+		p.faults, p.sentinels, p.kafka = nil, nil, false
 		for who := range 2 {
 			p.faults = append(p.faults,
 				fault{kind: "kill-aggregator", who: who, at: (begin - 1000) * time.Millisecond, took: time.Second},

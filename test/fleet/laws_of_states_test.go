@@ -83,7 +83,7 @@ func (l *laws) judgeStates(now, calm time.Duration) {
 		if calm <= alarmWithin || now-limiter.began < alarmWithin {
 			continue
 		}
-		if limiter.Gate.Stats().StoreOpen {
+		if limiter.Gate.Stats().StoreOpen && !l.dialsSlowly(now-2*time.Second) {
 			l.breach("alarm-stays", "%s: the breaker is open", limiter.name)
 		}
 		lately := w.start.Add(now - alarmWithin)
@@ -160,6 +160,9 @@ func (l *laws) judgeWarnings(now time.Duration) {
 			l.w.net.missedDatagram(warn.who, l.w.start.Add(warn.at-alarmWithin))
 		for _, f := range l.w.plan.faults {
 			caused = caused || warn.at >= f.at && warn.at <= f.end()+alarmWithin
+		}
+		if strings.Contains(warn.text, "Sentinel") {
+			caused = caused || l.w.plan.causedBySentinels(warn.at)
 		}
 		if !caused {
 			l.breach("alarm-without-cause", "%s at %v: %s", warn.who, warn.at, warn.text)

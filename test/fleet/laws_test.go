@@ -88,6 +88,8 @@ func (l *laws) judge() {
 	l.judgeWindow(now, verdicts)
 	l.judgeBlocks(now, calm)
 	l.judgeStates(now, calm)
+	l.judgeReadiness()
+	l.judgeSentinels(now)
 	l.judgeDeafness(now)
 	l.judgeEvents(now)
 	l.judgeWarnings(now)
@@ -226,6 +228,9 @@ func (l *laws) judgeBucket(now, calm time.Duration, verdicts []verdict) {
 		}
 		trouble, faults := l.trouble(from, now)
 		most := limitBurst + rate*stretch.Seconds() + float64(faults)*limitBurst + rate*trouble.Seconds()
+		if l.dialsSlowly(from) {
+			most += limitBurst + rate
+		}
 		if float64(allowed) > most {
 			l.breach("overshoot", "%d of %s allowed in %v, at most %.0f", allowed, viral, stretch, most)
 		}
@@ -263,7 +268,7 @@ func (l *laws) judgeWindow(now time.Duration, verdicts []verdict) {
 	n := l.w.plan.limiters
 	const loopRate, exchange = 50, 0.15 // s: an interval, and a round trip
 	most := ipLimit + float64(n-1)*loopRate*exchange + 3
-	if _, faults := l.trouble(from-2*time.Second, now); faults > 0 {
+	if _, faults := l.trouble(from-2*time.Second, now); faults > 0 || l.dialsSlowly(from) {
 		most = float64(n+faults) * ipLimit
 	}
 	if float64(allowed) > most {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -113,6 +114,21 @@ func (n *Network) Kill(node string) {
 		s.out.end(io.EOF)
 	}
 }
+
+// SyscallConn returns the raw connection by which a pool checks an idle connection: a kernel knows that the other node
+// has closed it.
+func (s *stream) SyscallConn() (syscall.RawConn, error) { return rawStream{s.in}, nil }
+
+type rawStream struct{ in *inbox }
+
+func (r rawStream) Read(func(uintptr) bool) error {
+	r.in.mu.Lock()
+	defer r.in.mu.Unlock()
+	return r.in.err
+}
+
+func (rawStream) Control(func(uintptr)) error    { return nil }
+func (rawStream) Write(func(uintptr) bool) error { return nil }
 
 // Revive makes a killed node reachable again.
 func (n *Network) Revive(node string) {

@@ -71,10 +71,10 @@ func must[T any](made T, err error) T {
 }
 
 func (p *process) openStore(r *Redis, budget time.Duration) {
-	like := r.Client(p.name)
-	p.store = must(redisclient.Open(redisclient.Config{OptionsFrom: like, Namespace: namespace, Budget: budget,
-		Now: p.clock.now, Log: p.log}))
-	p.closes = append(p.closes, p.store.Close, like.Close)
+	cfg := r.settings(p.name)
+	cfg.Budget, cfg.Now, cfg.Log = budget, p.clock.now, p.log
+	p.store = must(redisclient.Open(cfg))
+	p.closes = append(p.closes, p.store.Close)
 }
 
 // start runs the parts until stop or kill.

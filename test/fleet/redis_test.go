@@ -13,12 +13,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hotparam/pipeline/internal/storage/redisclient"
 )
 
 const redisNode = "redis"
@@ -38,7 +40,17 @@ type Redis struct {
 	subscribers []subscription // in the order in which they came
 	behind      time.Duration  // by which its clock is behind
 
+	listeners map[string]listener // by address
+	sentinels []*Sentinel         // empty: its address is fixed
+	misled    atomic.Int64        // commands for which a program took the replica for the master
 	freezer
+}
+
+// listener executes the commands that reach an address.
+type listener struct {
+	node string
+	held *freezer
+	do   func(peer *server.Peer, args []string)
 }
 
 // subscription is the subscription of a connection to a channel. The subscriptions of miniredis are in a map by
@@ -59,6 +71,7 @@ func newRedis(n *Network) *Redis {
 	r.aged = time.Now()
 	r.srv = r.mem.Server()
 	r.lua = newInterpreter(r.call)
+	r.listeners = map[string]listener{redisAddr: {redisNode, &r.freezer, r.do}}
 	return r
 }
 
@@ -82,23 +95,28 @@ func (r *Redis) SetBack(by time.Duration) {
 	r.behind += by
 }
 
-// Client returns the client of a node.
-func (r *Redis) Client(node string) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr:                     "10.0.0.1:6379", // a name would be resolved, outside of the bubble
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			mine, theirs, err := r.net.Connect(node, redisNode)
-			if err == nil {
-				go r.serve(theirs)
-			}
-			return mine, err
-		},
-	})
+// settings returns the settings by which a node finds the server.
+func (r *Redis) settings(node string) redisclient.Config {
+	cfg := redisclient.Config{Addrs: []string{redisAddr}, Namespace: namespace}
+	if len(r.sentinels) > 0 {
+		cfg.Addrs, cfg.SentinelMaster = sentinelAddrs, masterName
+	}
+	cfg.Dial = func(_ context.Context, _, addr string) (net.Conn, error) {
+		l, ok := r.listeners[addr]
+		if !ok {
+			return nil, syscall.ECONNREFUSED
+		}
+		mine, theirs, err := r.net.Connect(node, l.node)
+		if err == nil {
+			go r.serve(theirs, l)
+		}
+		return mine, err
+	}
+	return cfg
 }
 
 // serve executes the commands of a connection.
-func (r *Redis) serve(conn net.Conn) {
+func (r *Redis) serve(conn net.Conn, l listener) {
 	defer conn.Close()
 	in, out := bufio.NewReader(conn), bufio.NewWriter(conn)
 	peer := server.NewPeer(out)
@@ -107,8 +125,8 @@ func (r *Redis) serve(conn net.Conn) {
 		if err != nil {
 			break
 		}
-		r.awaitThaw()
-		r.do(peer, args)
+		l.held.awaitThaw()
+		l.do(peer, args)
 		if in.Buffered() == 0 {
 			peer.Flush()
 		}
@@ -150,6 +168,10 @@ func (r *Redis) do(peer *server.Peer, args []string) {
 
 // dispatch executes a command that is not a script. It requires r.mu.
 func (r *Redis) dispatch(peer *server.Peer, name string, args []string) {
+	if name == "HELLO" && len(args) == 1 { // miniredis requires a version
+		greet(peer, args, "master")
+		return
+	}
 	switch name {
 	case "SCRIPT", "MULTI", "UNSUBSCRIBE", "PSUBSCRIBE":
 		panic("fleet: Redis has no " + name + " here")

@@ -107,6 +107,7 @@ type plan struct {
 	viralFrom time.Duration
 	viralTo   time.Duration
 	faults    []fault
+	sentinels []sentinelFault // nil: Redis has a fixed address
 	overrides []time.Duration // a block is put then
 	lift      time.Duration   // the first of them is deleted then
 	push      time.Duration   // of the second version of the rules
@@ -114,8 +115,8 @@ type plan struct {
 
 func (p *plan) String() string {
 	return fmt.Sprintf("%d limiters, collector %v, Kafka %v (static members %v), viral from %.2fs to %.2fs, "+
-		"blocks at %v, the first lifted at %v, rules pushed at %v, faults %v", p.limiters, p.collector, p.kafka,
-		p.static, p.viralFrom.Seconds(), p.viralTo.Seconds(), p.overrides, p.lift, p.push, p.faults)
+		"blocks at %v, the first lifted at %v, rules pushed at %v, faults %v, %v", p.limiters, p.collector, p.kafka,
+		p.static, p.viralFrom.Seconds(), p.viralTo.Seconds(), p.overrides, p.lift, p.push, p.faults, p.sentinels)
 }
 
 // newPlan returns the plan of a seed.
@@ -174,6 +175,9 @@ func newPlan(seed uint64) *plan {
 	}
 	if p.kafka {
 		p.countByKafka(rand.New(rand.NewPCG(seed, 2)))
+	}
+	if seed%5 == 0 {
+		p.watchBySentinels(rand.New(rand.NewPCG(seed, 4)))
 	}
 	p.faults = slices.DeleteFunc(p.faults, p.standsStill)
 	slices.SortFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
@@ -241,6 +245,8 @@ func (p *plan) standsStill(stop fault) bool {
 		switch f.kind {
 		case "freeze-redis", "restart-redis", "lose-redis", "cut-aggregator", "stop-aggregator":
 			return f.at < stop.at+time.Second && stop.at < f.end()+4*time.Second
+		case "kill-aggregator", "hand-over": // the process that begins looks for the master
+			return p.sentinels != nil && f.at < stop.at && stop.at < f.end()+4*time.Second
 		}
 		return false
 	})

@@ -32,6 +32,7 @@ type World struct {
 	collector   *Collector
 	addrs       int
 	over        []*process // stopped or killed processes
+	probes      []probe    // since the laws looked at them
 	clocks      map[string]*clock
 	blocks      []*block
 	pushed      time.Duration // when the second rules were acknowledged, or 0 before
@@ -59,6 +60,16 @@ func newWorld(p *plan, seed uint64, trace io.Writer) *World {
 		w.net.trace = w.seen.note
 	}
 	w.redis = newRedis(w.net)
+	if p.sentinels != nil {
+		w.redis.watch()
+	}
+	for _, f := range p.sentinels {
+		if f.at == 0 {
+			w.disturb(f)
+		} else {
+			w.after(f.at, func() { w.disturb(f) })
+		}
+	}
 	w.hook = newWebhook(w)
 	if p.kafka {
 		w.kafka = newKafka(w.net, p.static)
@@ -101,9 +112,9 @@ func (w *World) process(node, name string) process {
 	p := process{name: name, began: w.at(), clock: w.clocks[node], net: w.net, quiet: new(atomic.Bool),
 		rules: new(atomic.Int64), held: new(freezer), stood: new(wait.Standstill)}
 	p.log = slog.New(logs{w.seen, name, p.quiet})
-	w.net.SetBoth(name, redisNode, w.plan.link)
-	w.net.SetBoth(name, kafkaNode, w.plan.link)
-	w.net.SetBoth(name, webhookNode, w.plan.link)
+	for _, server := range servers {
+		w.net.SetBoth(name, server, w.plan.link)
+	}
 	return p
 }
 
@@ -146,6 +157,7 @@ func (w *World) run(seed uint64, judge func()) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		judge()
+		w.probeReadiness()
 	}
 	w.endTraffic()
 	w.acting.Wait()
