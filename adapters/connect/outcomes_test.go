@@ -98,3 +98,21 @@ func TestNew_HoldsSlotsUntilCallsEnd(t *testing.T) {
 	}
 	until("a handler has panicked")
 }
+
+func TestNew_BelievesFieldsOfProxiesAlone(t *testing.T) {
+	const path = "/shop.v1.Topics/Get"
+	adaptertest.Trust(t, "go", path, func(t *testing.T, p *hotparam.Pipeline) adaptertest.AskWith {
+		s := serve(t, p, hotparamconnect.Options{}, func(string) error { return nil })
+		return func(t *testing.T, fields map[string]string) int {
+			r := connect.NewRequest(new(text))
+			for name, value := range fields {
+				r.Header().Set(name, value)
+			}
+			_, err := connect.NewClient[text, text](s.Client(), s.URL+path).CallUnary(t.Context(), r)
+			if err == nil {
+				return http.StatusOK
+			}
+			return adapter.HTTPStatusFromRPC(uint32(connect.CodeOf(err)))
+		}
+	})
+}

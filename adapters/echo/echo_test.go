@@ -62,3 +62,19 @@ func TestNew_ReportsOutcomes(t *testing.T) {
 		return s.Listener.Addr().String()
 	})
 }
+
+func TestNew_KnowsProofs(t *testing.T) {
+	t.Parallel()
+	adaptertest.Proofs(t, "echo", func(t *testing.T, p *hotparam.Pipeline,
+		answer func(adaptertest.Exchange) string) string {
+		e := echo.New()
+		e.Use(hotparamecho.New(p, hotparamecho.Options{}))
+		e.GET("/topic", func(c echo.Context) error {
+			return c.String(200, answer(adaptertest.Exchange{
+				Get: c.Request().Header.Get, Set: c.Response().Header().Set}))
+		})
+		s := httptest.NewServer(e)
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	})
+}

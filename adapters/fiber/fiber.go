@@ -9,7 +9,9 @@ package hotparamfiber
 
 import (
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/gofiber/fiber/v3"
 
@@ -25,19 +27,41 @@ type Options = hotparam.Options[fiber.Ctx]
 func New(p *hotparam.Pipeline, o Options) fiber.Handler {
 	layer := adapter.New(p, o)
 	return func(c fiber.Ctx) error {
-		w := &writer{c: c, header: http.Header{}}
-		j, err := layer.Enforce(c, w, requestOf(c))
+		w, r := &writer{c: c, header: http.Header{}}, requestOf(c)
+		cookies, class := r.Header[fiber.HeaderCookie], r.Header[fieldGrant]
+		j, err := layer.Enforce(c, w, r)
 		w.setHeader()
 		if err != nil || j == nil {
 			return err
 		}
 		defer j.Done()
+		replaceField(&c.RequestCtx().Request.Header, fiber.HeaderCookie, cookies, r.Header[fiber.HeaderCookie])
+		replaceField(&c.RequestCtx().Request.Header, fieldGrant, class, r.Header[fieldGrant])
 		if o.InContext {
 			c.SetContext(j.Context(c.Context()))
 		}
 		err = c.Next()
+		answered := w.takeHeader()
 		j.ResponseStarted(statusOf(c, err))
+		w.replaceHeader(answered)
 		return err
+	}
+}
+
+// header is the header of a request or a response of fasthttp.
+type header interface {
+	Del(name string)
+	Add(name, value string)
+}
+
+// replaceField changes the values of a field.
+func replaceField(h header, name string, before, after []string) {
+	if slices.Equal(before, after) { // fasthttp would write them in its own way
+		return
+	}
+	h.Del(name)
+	for _, value := range after {
+		h.Add(name, value)
 	}
 }
 
@@ -75,6 +99,35 @@ type writer struct {
 func (w *writer) Header() http.Header         { return w.header }
 func (w *writer) WriteHeader(status int)      { w.c.Status(status) }
 func (w *writer) Write(b []byte) (int, error) { return w.c.Write(b) }
+
+// fieldGrant is the field by which a response grants a class, which ResponseStarted replaces.
+const fieldGrant = "X-Hotparam-Class"
+
+// takeHeader takes the header of a response that grants a class, for ResponseStarted, and returns a copy, or nil if the
+// response grants none.
+func (w *writer) takeHeader() (answered http.Header) {
+	clear(w.header)
+	h := &w.c.RequestCtx().Response.Header
+	if len(h.PeekAll(fieldGrant)) == 0 {
+		return nil
+	}
+	for name, value := range h.All() {
+		w.header.Add(string(name), string(value))
+	}
+	return maps.Clone(w.header)
+}
+
+// replaceHeader makes the changes that ResponseStarted has made in the header of the response.
+func (w *writer) replaceHeader(answered http.Header) {
+	for name, values := range answered {
+		replaceField(&w.c.RequestCtx().Response.Header, name, values, w.header[name])
+	}
+	for name, values := range w.header {
+		if answered[name] == nil {
+			replaceField(&w.c.RequestCtx().Response.Header, name, nil, values)
+		}
+	}
+}
 
 // setHeader adds the fields to the fields that other handlers set; if a field can have only one value, it replaces
 // their value.

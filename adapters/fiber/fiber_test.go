@@ -67,3 +67,17 @@ func TestNew_ReportsOutcomes(t *testing.T) {
 		return serve(t, app)
 	})
 }
+
+func TestNew_KnowsProofs(t *testing.T) {
+	t.Parallel()
+	adaptertest.Proofs(t, "fiber", func(t *testing.T, p *hotparam.Pipeline,
+		answer func(adaptertest.Exchange) string) string {
+		app := fiber.New()
+		app.Use(hotparamfiber.New(p, hotparamfiber.Options{}))
+		app.Get("/topic", func(c fiber.Ctx) error {
+			return c.SendString(answer(adaptertest.Exchange{
+				Get: func(name string) string { return c.Get(name) }, Set: c.Set}))
+		})
+		return serve(t, app)
+	})
+}

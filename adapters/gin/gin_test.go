@@ -53,3 +53,18 @@ func TestNew_ReportsOutcomes(t *testing.T) {
 		return s.Listener.Addr().String()
 	})
 }
+
+func TestNew_KnowsProofs(t *testing.T) {
+	gin.SetMode(gin.TestMode)
+	adaptertest.Proofs(t, "gin", func(t *testing.T, p *hotparam.Pipeline,
+		answer func(adaptertest.Exchange) string) string {
+		r := gin.New()
+		r.Use(hotparamgin.New(p, hotparamgin.Options{}))
+		r.GET("/topic", func(c *gin.Context) {
+			c.String(200, answer(adaptertest.Exchange{Get: c.GetHeader, Set: c.Writer.Header().Set}))
+		})
+		s := httptest.NewServer(r)
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	})
+}

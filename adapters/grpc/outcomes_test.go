@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	testpb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	hotparamgrpc "github.com/hotparam/pipeline/adapters/grpc"
@@ -107,4 +108,14 @@ func TestStream_HoldsItsSlotUntilTheEnd(t *testing.T) {
 	if err := call(from(t.Context(), "198.51.100.2"), c, "7"); status.Code(err) != codes.Unknown {
 		t.Errorf("after a handler that panicked: %v", err)
 	}
+}
+
+func TestUnary_BelievesFieldsOfProxiesAlone(t *testing.T) {
+	adaptertest.Trust(t, "go", topicPath, func(t *testing.T, p *hotparam.Pipeline) adaptertest.AskWith {
+		c := serve(t, p, hotparamgrpc.Options{}, service{answer: func(string) error { return nil }})
+		return func(t *testing.T, fields map[string]string) int {
+			_, err := c.UnaryCall(metadata.NewOutgoingContext(t.Context(), metadata.New(fields)), new(testpb.SimpleRequest))
+			return adapter.HTTPStatusFromRPC(uint32(status.Code(err)))
+		}
+	})
 }

@@ -2,6 +2,7 @@ package adapter_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/adapter"
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
 type options = hotparam.Options[hotparam.Exchange]
@@ -62,4 +64,49 @@ func TestAdapter_SetsHeaderFieldsByOptions(t *testing.T) {
 		}
 	}()
 	adapter.New(p, options{Status: 200})
+}
+
+func TestAdapter_KnowsProofs(t *testing.T) {
+	t.Parallel()
+	adaptertest.Proofs(t, "go", func(t *testing.T, p *hotparam.Pipeline,
+		answer func(adaptertest.Exchange) string) string {
+		a := adapter.New(p, options{})
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			d, err := a.Enforce(hotparam.Exchange{W: w, R: r}, w, r)
+			if d == nil || err != nil {
+				return
+			}
+			defer d.Done()
+			text := answer(adaptertest.Exchange{Get: r.Header.Get, Set: w.Header().Set})
+			d.ResponseStarted(http.StatusOK)
+			_, _ = io.WriteString(w, text)
+		}))
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	})
+}
+
+// A handler that panics before its response grants nothing.
+func TestDecision_DoneEndsGrants(t *testing.T) {
+	t.Parallel()
+	p := adaptertest.Pipeline(t, []byte("classes: [{name: staff, granted: true}]\n"+
+		"rules: [{name: a, match: {path: /a}, params: [], hot: {rate: 1000},\n"+
+		"  limit: {rate: 1000, burst: 4, priority: [staff]}}]"))
+	a := adapter.New(p, options{})
+	end := func(how func(d *adapter.Decision)) http.Header {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+		d, err := a.Enforce(hotparam.Exchange{W: w, R: r}, w, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Header().Set("X-Hotparam-Class", "staff")
+		how(d)
+		return w.Header()
+	}
+	for h := (http.Header{}); len(h["Set-Cookie"]) == 0; { // until there is a secret
+		h = end(func(d *adapter.Decision) { d.ResponseStarted(http.StatusOK) })
+	}
+	if h := end((*adapter.Decision).Done); len(h) > 0 {
+		t.Errorf("%v", h)
+	}
 }
