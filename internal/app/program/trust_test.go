@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Listeners for gateways believe the fields of a question, because only gateways can ask. Clients of the middleware and
-// the proxy ask for themselves, whatever fields they send.
+// Listeners for gateways believe the fields of a question, because only gateways can ask. The middleware and the proxy
+// do not believe the fields of a client.
 func TestListeners_BelieveFieldsOfGatewaysAlone(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("rules.yaml", []byte(keysOfAnyLength))

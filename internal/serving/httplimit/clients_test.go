@@ -143,7 +143,7 @@ func TestClients_SetChangesTrust(t *testing.T) {
 	}
 }
 
-// Nothing that a client sends makes its fields count as those of a proxy, whatever the service calls the client.
+// No field of a client makes its fields count as fields of a proxy, also if the service names the client.
 func TestHTTPGate_BelievesFieldsOfTrustedPeersAlone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

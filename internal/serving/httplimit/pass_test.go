@@ -15,8 +15,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// A response has the cookie of a pass exactly if it is a denial with a pass. It keeps other cookies, and no shared
-// cache may store it, whoever writes the body.
+// A response has the cookie of a pass exactly if it is a denial with a pass. It keeps other cookies, and shared
+// caches must not store it, also if the service writes the body.
 func TestResponder_SetsPassOnDenialsAlone(t *testing.T) {
 	t.Parallel()
 	clients := httplimit.NewClients(prefixes("10.0.0.0/8"), "")

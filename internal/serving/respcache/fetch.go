@@ -273,11 +273,9 @@ type PendingRequest struct {
 	Count func(last *verdict.Verdict)
 	// Upstream names the handler in Stats; "" is the usual one.
 	Upstream string
-	// Cookies are the lines of Cookie before cookies were removed for the handler, or nil if none were.
-	Cookies []string
-
-	counted bool
-	again   bool // its fetch lacked a field by which the response differs
+	Cookies  []string // lines of Cookie before cookies were removed for the handler, or nil if none were
+	counted  bool
+	again    bool // its fetch lacked a field by which the response differs
 }
 
 // count calls Count, once.
