@@ -3,6 +3,9 @@
 //   const decide = limiter("http://127.0.0.1:8181");
 //   const verdict = await decide({ method: req.method, uri: req.url, host: req.headers.host, ip: req.socket.remoteAddress });
 //   if (!verdict.allowed) res.writeHead(429, { "Retry-After": retryAfter(verdict) }).end();
+//
+// Where visitors have passes, decide also needs headers: { cookie: req.headers.cookie }, and a denial that has
+// verdict.set_cookie sends it as Set-Cookie, with Cache-Control: no-store.
 
 /** Returns a function that asks the sidecar. A request passes if the sidecar does not answer within timeout ms. */
 export function limiter(url, { token, timeout = 100 } = {}) {

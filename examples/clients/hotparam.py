@@ -4,6 +4,9 @@
     verdict = limiter.decide("GET", "/topic?id=42", ip="198.51.100.7")
     if not verdict["allowed"]:
         return 429, {"Retry-After": retry_after(verdict)}
+
+Where visitors have passes, decide also needs headers={"cookie": ...}, and a denial that has verdict["set_cookie"] sends
+it as Set-Cookie, with Cache-Control: no-store.
 """
 import http.client
 import json
