@@ -11,9 +11,9 @@ import (
 
 // Middleware protects a handler: each request is counted and judged before next receives it. A request that is over a
 // limit is answered 429 with Retry-After, RateLimit fields and a problem+json body. A hot key whose rule has a cache is
-// answered from the cache. next receives the server's own ResponseWriter, or a thin wrapper of it if limits adapt, so
-// flushing and hijacking work as before, except if the cache fetches a response for all clients. It panics if next is
-// nil.
+// answered from the cache. next receives the server's own ResponseWriter, or a thin wrapper of it if limits adapt or
+// responses grant classes, so flushing and hijacking work as before, except if the cache fetches a response for all
+// clients. It panics if next is nil.
 func (p *Pipeline) Middleware(next http.Handler) http.Handler {
 	p.mustBeBuilt()
 	checkHandler(next)
