@@ -328,8 +328,8 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestPipeline_KeepsSecretsOfPassesInStateDir runs a pipeline twice. The second run has the secrets of the first, so that
-// it recognises the passes from before the restart.
+// TestPipeline_KeepsSecretsOfPassesInStateDir runs a pipeline twice. The second run has the secrets of the first, so
+// that it recognises the passes from before the restart.
 func TestPipeline_KeepsSecretsOfPassesInStateDir(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "state", "pass-secrets.json")

@@ -46,8 +46,8 @@ type Spec struct {
 	// Other algorithms ignore it.
 	Burst int64
 	// Reserve is the number of tokens of Burst that the charge leaves in a token bucket or for GCRA, to charges with a
-	// smaller Reserve. Charges of one subject whose specs differ in Reserve alone are charges of one bucket, so requests
-	// of different priority have different reserves. Result.Limit and Remaining are without the reserve.
+	// smaller Reserve. Charges of one subject whose specs differ in Reserve alone are charges of one bucket, so
+	// requests of different priority have different reserves. Result.Limit and Remaining are without the reserve.
 	Reserve int64
 	// Buckets is the number of equal parts into which a bucketed window cuts its Window. Other algorithms ignore it.
 	Buckets int64
@@ -83,8 +83,8 @@ func PerMinute(n int64) Spec { return Every(time.Minute, n) }
 // PerHour returns a limit of n calls every hour.
 func PerHour(n int64) Spec { return Every(time.Hour, n) }
 
-// Capacity returns the maximum that can be allowed at one instant, including calls that wait and without the Reserve, in
-// whole calls, or 0 if the limit always denies.
+// Capacity returns the maximum that can be allowed at one instant, including calls that wait and without the Reserve,
+// in whole calls, or 0 if the limit always denies.
 func (s Spec) Capacity() int64 { return limitcore.Spec(s).Capacity() }
 
 // Validate returns an error for a limit that cannot be kept exactly. The domain is that of Lua, whose numbers are
@@ -98,8 +98,8 @@ func (s Spec) Capacity() int64 { return limitcore.Spec(s).Capacity() }
 //   - warm-up: WarmUp whole microseconds, at least 2, WarmUp x (Limit / gcd(Window in us, Limit)) below
 //     2^44 us, and Wait + WarmUp + 4 Windows below 2^53 by the same measure, and 2^46 us;
 //   - InitialDeficit: 0 to Burst, only for a token bucket;
-//   - Reserve: only for a token bucket and GCRA, so small that a call fits into the rest of the bucket (below Burst for a
-//     token bucket, at most Burst for GCRA), and not together with Wait, Block or InitialDeficit;
+//   - Reserve: only for a token bucket and GCRA, so small that a call fits into the rest of the bucket (below Burst for
+//     a token bucket, at most Burst for GCRA), and not together with Wait, Block or InitialDeficit;
 //   - Block and BlockMax: whole microseconds, at most 407 days, BlockMax 0 or not below Block;
 //   - sliding log: Limit at most 10,000, since it keeps a tick for each;
 //   - bucketed window: 1 to 1000 Buckets of whole microseconds, Limit below 10^15;

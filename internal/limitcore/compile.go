@@ -61,7 +61,7 @@ func (s *Spec) Compile() (Compiled, error) {
 	if err := s.validateCommon(); err != nil {
 		return Compiled{}, err
 	}
-	if s.Reserve == 0 && s.InitialDeficit == 0 && s.Wait == 0 && s.Block == 0 && s.BlockMax == 0 { // most specs have no options
+	if s.Reserve == 0 && s.InitialDeficit == 0 && s.Wait == 0 && s.Block == 0 && s.BlockMax == 0 { // as most specs have
 		return s.compileAlgorithm()
 	}
 	if err := s.validateOptions(); err != nil {

@@ -172,9 +172,9 @@ func (c *classIndex) matchesLine(h hottype.Header) bool {
 
 // ClassOf returns the first class whose pattern matches its header, whose networks contain the client and whose client
 // is verified, as far as the class requires it, or nil if there is no such class. An absent header is matched as "".
-// Each line of a repeated header counts, because upstreams differ in which of them they read. A line over 4 KiB is in no
-// class, and neither are more than maxClassLines lines. If verified is nil, no client is verified. Classes that clients
-// prove by a pass or a grant are left out.
+// Each line of a repeated header counts, because upstreams differ in which of them they read. A line over 4 KiB is in
+// no class, and neither are more than maxClassLines lines. If verified is nil, no client is verified. Classes that
+// clients prove by a pass or a grant are left out.
 func (s *Set) ClassOf(req *hottype.Request, verified func(domains string) bool) *Class {
 	for _, c := range s.index.classes {
 		if (c.class.Networks == nil || c.class.Networks.Lookup(addressOf(req))) &&

@@ -250,7 +250,8 @@ classes:
 	for _, verified := range []bool{false, true} {
 		is := func(string) bool { return verified }
 		for agent, of := range map[string]bool{"bot": verified, "curl": false} {
-			if c := s.ClassOf(&hottype.Request{Header: textproto.MIMEHeader{"User-Agent": {agent}}}, is); (c != nil) != of {
+			req := &hottype.Request{Header: textproto.MIMEHeader{"User-Agent": {agent}}}
+			if c := s.ClassOf(req, is); (c != nil) != of {
 				t.Errorf("%s, verified %v: %v", agent, verified, c)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 // maxPriority bounds the classes of a priority: each place takes its part of a burst.
 const maxPriority = 16
 
-// leastPriorityBurst returns the smallest burst of a limit with n classes in its priority. Neighbouring places differ by
-// a 2n-th part of the burst, so that with this burst they differ by two requests.
+// leastPriorityBurst returns the smallest burst of a limit with n classes in its priority. Neighbouring places differ
+// by a 2n-th part of the burst, so that with this burst they differ by two requests.
 func leastPriorityBurst(n int) int64 { return 4 * int64(n) }
 
 // NeedsProof reports whether clients prove the class by a visitor pass or a grant. Such a class is known only where a
@@ -165,8 +165,8 @@ func (p *parser) checkPriorityClass(at conf.Value, before []string, name string)
 
 // loginPaths are usual paths of login and sign-up. Whoever is not yet in a class comes there first.
 var loginPaths = []string{"/login", "/log-in", "/signin", "/sign-in", "/sign_in", "/signup", "/sign-up", "/register",
-	"/user/login", "/users/login", "/users/sign_in", "/account/login", "/accounts/login", "/auth/login", "/wp-login.php",
-	"/session"}
+	"/user/login", "/users/login", "/users/sign_in", "/account/login", "/accounts/login", "/auth/login",
+	"/wp-login.php", "/session"}
 
 // warnOfLogin warns about a limit with priority for the pages by which clients get into its classes.
 func (p *parser) warnOfLogin() {

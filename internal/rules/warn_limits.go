@@ -6,8 +6,8 @@ import "github.com/hotparam/pipeline/hotparam/hottype"
 func (p *parser) warnOfLimits() {
 	for i, r := range p.set.Rules {
 		// The rate of a limit with priority is the capacity behind it, which is to be watched before it is reached.
-		if l := r.Limit; l.Set && l.Adaptive == nil && len(l.Priority) == 0 && l.Mode != hottype.ModeShadow && r.Hot.Rate > 0 &&
-			float64(l.Spec.Limit)/l.Spec.Window.Seconds() > r.Hot.Rate*(1+1e-6) {
+		if l := r.Limit; l.Set && l.Adaptive == nil && len(l.Priority) == 0 && l.Mode != hottype.ModeShadow &&
+			r.Hot.Rate > 0 && float64(l.Spec.Limit)/l.Spec.Window.Seconds() > r.Hot.Rate*(1+1e-6) {
 			p.rules[i].At("limit").Warn("it allows more requests than make a key hot (hot.rate %v/s): a key is hot from "+
 				"there on and is not limited before the limit; give a limit that is not above hot.rate", r.Hot.Rate)
 		}

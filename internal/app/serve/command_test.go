@@ -114,8 +114,8 @@ func TestCommand_ServesByAFileOfOtherPrograms(t *testing.T) {
 	}
 }
 
-// TestCommand_KeepsSecretsOfPasses serves by rules with a class of visitors: their secret is in the state directory, and
-// not in the log.
+// TestCommand_KeepsSecretsOfPasses serves by rules with a class of visitors: their secret is in the state directory,
+// and not in the log.
 func TestCommand_KeepsSecretsOfPasses(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer // read when serve has ended

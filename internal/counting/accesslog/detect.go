@@ -23,8 +23,9 @@ const (
 )
 
 // Open returns a parser for the log that begins with the lines, comments included. It finds the format as which most
-// lines parse, and the wrapping of the lines. found is false if no line has a request; the parser then is for the format
-// that the first line resembles, so that its errors say why. An error is returned for a format that does not exist.
+// lines parse, and the wrapping of the lines. found is false if no line has a request; the parser then is for the
+// format that the first line resembles, so that its errors say why. An error is returned for a format that does not
+// exist.
 func Open(cfg Config, first []string) (p *Parser, found bool, err error) {
 	formats := []Format{cfg.Format}
 	if cfg.Format == "" {

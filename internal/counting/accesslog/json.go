@@ -114,8 +114,8 @@ func decodeObject(line string) (fields map[string]any, ok bool) {
 	return fields, d.Decode(&fields) == nil && fields != nil
 }
 
-// alike are roles whose fields say the same: if one of a group has a name in --log-format, the others of the group count
-// only if they have one too.
+// alike are roles whose fields say the same: if one of a group has a name in --log-format, the others of the group
+// count only if they have one too.
 var alike = [][]int{{roleClient, roleForwarded}, {roleRequest, roleTarget, rolePath, roleQuery}}
 
 // isReplaced reports whether named fields take the place of an unnamed role.

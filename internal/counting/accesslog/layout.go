@@ -77,7 +77,8 @@ func newLayout(text string) (l layout, err error) {
 		if before == "" && at > 0 && !slashed[name] {
 			return l, fmt.Errorf("accesslog: log_format %q: nothing separates $%s from the variable before it", text, name)
 		}
-		l.pieces = append(l.pieces, piece{before, name, fmt.Sprintf("%q and $%s must follow", before, name), variables[name]})
+		must := fmt.Sprintf("%q and $%s must follow", before, name)
+		l.pieces = append(l.pieces, piece{before, name, must, variables[name]})
 		l.ported = l.ported || name == "client_port"
 		has[name], at = true, m[1]
 	}
@@ -201,8 +202,8 @@ func (e *Entry) setRelativeTarget() {
 	}
 }
 
-// parseAnyTime parses unix seconds, milliseconds, microseconds or nanoseconds, RFC 3339, W3C, the wall time of Caddy and
-// the time of Apache. A time without a zone is UTC.
+// parseAnyTime parses unix seconds, milliseconds, microseconds or nanoseconds, RFC 3339, W3C, the wall time of Caddy
+// and the time of Apache. A time without a zone is UTC.
 func parseAnyTime(s string) (second int64, nanos int32, ok bool) {
 	if second, nanos, ok = parseUnix(s); ok && second < 100_000_000_000 {
 		return second, nanos, true

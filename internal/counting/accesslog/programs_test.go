@@ -218,7 +218,8 @@ func FuzzFormats(f *testing.F) {
 					t.Errorf("%s: %q: %+v", name, line, e)
 				}
 				named := name == string(accesslog.Events) || name == string(accesslog.JSONL)
-				if who := e.Request.Client.Name; !named && who != "" && (!strings.Contains(who, ".") || strings.ContainsAny(who, " :,\"")) {
+				who := e.Request.Client.Name
+				if !named && who != "" && (!strings.Contains(who, ".") || strings.ContainsAny(who, " :,\"")) {
 					t.Errorf("%s: %q: the client is %q", name, line, who)
 				}
 			}

@@ -65,11 +65,13 @@ func TestOpen_UnwrapsLines(t *testing.T) {
 		for format, form := range carried {
 			var lines []string
 			for n := range 30 {
-				lines = append(lines, strings.Split(wrap(n, fmt.Sprintf(form, fmt.Sprintf("203.0.113.%d", n))), "\n")...)
+				line := fmt.Sprintf(form, fmt.Sprintf("203.0.113.%d", n))
+				lines = append(lines, strings.Split(wrap(n, line), "\n")...)
 			}
 			p, found, err := accesslog.Open(accesslog.Config{}, lines)
 			// A word and a line of ELB are a line of ALB.
-			if err != nil || !found || p.Format() != format && (p.Format() != accesslog.ALB || format != accesslog.ELB) {
+			if err != nil || !found ||
+				p.Format() != format && (p.Format() != accesslog.ALB || format != accesslog.ELB) {
 				t.Errorf("%s, %s: found %v, %s: %v", name, format, found, p.Format(), err)
 				continue
 			}
@@ -124,7 +126,8 @@ func TestOpen_BelievesNoClient(t *testing.T) {
 		text := rapid.Custom(func(t *rapid.T) string {
 			return strings.Join(rapid.SliceOfN(rapid.SampledFrom(hostile), 1, 8).Draw(t, "text"), "")
 		})
-		name := rapid.SampledFrom([]string{"nginx", "vhost", "lighttpd", "main", "list", "quoted", "peer", "Envoy"}).Draw(t, "form")
+		names := []string{"nginx", "vhost", "lighttpd", "main", "list", "quoted", "peer", "Envoy"}
+		name := rapid.SampledFrom(names).Draw(t, "form")
 		honest := plain[name]
 		if honest == "" {
 			honest = "192.0.2.200"
@@ -135,7 +138,8 @@ func TestOpen_BelievesNoClient(t *testing.T) {
 			if n%2 == 1 {
 				first = text.Draw(t, "first")
 			}
-			line := fmt.Sprintf(forms[name], n, first, text.Draw(t, "target"), text.Draw(t, "referer"), text.Draw(t, "agent"))
+			line := fmt.Sprintf(forms[name], n, first, text.Draw(t, "target"), text.Draw(t, "referer"),
+				text.Draw(t, "agent"))
 			lines = append(lines, strings.Split(wrap(n, line), "\n")...)
 		}
 		p, found, err := accesslog.Open(accesslog.Config{}, lines)

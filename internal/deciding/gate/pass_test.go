@@ -115,7 +115,8 @@ func TestPass_CountsByAgeAndNetwork(t *testing.T) {
 		b.now = start().Add(c.after)
 		b.hot("page")
 		v := b.askWith("/p/1", c.client, c.pass)
-		if limit := map[string]int64{"": 6, "visitor": 8, "regular": 10}[c.class]; v.Class != c.class || v.Limit != limit {
+		limit := map[string]int64{"": 6, "visitor": 8, "regular": 10}[c.class]
+		if v.Class != c.class || v.Limit != limit {
 			t.Errorf("%v after, %s with %q: %+v", c.after, c.client, c.pass, v)
 		}
 	}
@@ -170,7 +171,8 @@ func BenchmarkPriority(b *testing.B) {
 	p := passes()
 	pass := p.Issue(start().Add(-time.Minute), netip.MustParseAddr("203.0.113.9"))
 	for _, row := range []struct{ name, target, cookies string }{
-		{"without", "/topic?id=1", ""}, {"no cookie", "/p/1", ""}, {"other cookies", "/p/1", "session=abcdefghijklmnopqrstuvwxyz; theme=dark"},
+		{"without", "/topic?id=1", ""}, {"no cookie", "/p/1", ""},
+		{"other cookies", "/p/1", "session=abcdefghijklmnopqrstuvwxyz; theme=dark"},
 		{"pass", "/p/1", pass}, {"cold with pass", "/topic?id=2", pass},
 	} {
 		b.Run(row.name, func(b *testing.B) {

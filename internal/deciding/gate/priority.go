@@ -28,8 +28,8 @@ type priority struct {
 	passAge time.Duration
 }
 
-// spareSlots is the number of slots that each place before the last has in addition to its multiple of the bound, because
-// requests that come at random sometimes need a few slots more than on average, however small the bound is.
+// spareSlots is the number of slots that each place before the last has in addition to its multiple of the bound,
+// because requests that come at random sometimes need a few slots more than on average, however small the bound is.
 const spareSlots = 4
 
 // prioritise gives a limit with priority a limit for each place.
@@ -119,7 +119,8 @@ func (d *decision) visitorPass() (age time.Duration, ok bool) {
 	if !d.proof.passKnown {
 		d.proof.passKnown = true
 		for _, line := range d.cookieLines() {
-			if age, ok := d.g.cfg.Passes.Age(d.now, line, d.passAddress()); ok && (!d.proof.hasPass || age > d.proof.passAge) {
+			age, ok := d.g.cfg.Passes.Age(d.now, line, d.passAddress())
+			if ok && (!d.proof.hasPass || age > d.proof.passAge) {
 				d.proof.passAge, d.proof.hasPass = age, true
 			}
 		}

@@ -53,7 +53,8 @@ func TestPriority_IsOneBucketWithReserves(t *testing.T) {
 			if last = b.now; left.Cmp(big.NewRat(burst, 1)) > 0 {
 				left.SetInt64(burst)
 			}
-			class, cost := rapid.SampledFrom([]string{"a", "b", "o", ""}).Draw(t, "class"), rapid.Int64Range(1, 3).Draw(t, "cost")
+			class := rapid.SampledFrom([]string{"a", "b", "o", ""}).Draw(t, "class")
+			cost := rapid.Int64Range(1, 3).Draw(t, "cost")
 			needed := big.NewRat(cost+reserves[class], 1)
 			v := b.askAs("/p/1", class, cost)
 			if want := left.Cmp(needed) >= 0; v.Allowed != want || v.Limit != burst-reserves[class] {

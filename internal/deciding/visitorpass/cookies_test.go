@@ -60,7 +60,8 @@ func FuzzCookies(f *testing.F) {
 	visit, class := p.Issue(noon, client), p.Grant(noon, "member")
 	for _, seed := range []string{"", ";", "a=b", visit, class, "__Host-" + visit + "; " + class,
 		visit[:14] + "; " + visit, class[:15] + ".", "hotparam_class=" + strings.Repeat("m", 300), visit + "\n",
-		visit + ",a=b", ";;" + class + ";", "\"" + visit + "\"", "hotparam_hotparam_class=member." + visit[14:], visit + ";\x00"} {
+		visit + ",a=b", ";;" + class + ";", "\"" + visit + "\"", "hotparam_hotparam_class=member." + visit[14:],
+		visit + ";\x00"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

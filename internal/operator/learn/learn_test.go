@@ -159,11 +159,13 @@ func TestLearn_DoubtsClientsThatAreAllOrOne(t *testing.T) {
 		var log strings.Builder
 		for n := range 3000 {
 			who := clientOf(n)
-			fmt.Fprintf(&log, "81.2.%d.%d - - [14/Nov/2023:22:%02d:%02d +0000] \"GET /t?id=%d HTTP/1.1\" 200 1\n", who/250,
+			const line = "81.2.%d.%d - - [14/Nov/2023:22:%02d:%02d +0000] \"GET /t?id=%d HTTP/1.1\" 200 1\n"
+			fmt.Fprintf(&log, line, who/250,
 				who%250, n/60, n%60, n*n%211)
 		}
 		file, set := written(t, []byte(log.String()))
-		if set.IP.Fixed != nil || set.IP.Sliding != nil || !strings.Contains(strings.ReplaceAll(file, "\n# ", " "), want) {
+		if set.IP.Fixed != nil || set.IP.Sliding != nil ||
+			!strings.Contains(strings.ReplaceAll(file, "\n# ", " "), want) {
 			t.Error(file)
 		}
 	}

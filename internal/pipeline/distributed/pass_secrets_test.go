@@ -60,7 +60,8 @@ func TestLimiters_RecogniseEachOthersPasses(t *testing.T) {
 	redistest.Eventually(t, "the other limiter to recognise a pass from before the loss", recognised(other, pass))
 	redistest.Eventually(t, "the first limiter to recognise a pass of the other", recognised(one, issued(other)))
 	for _, key := range passKeys(server) {
-		if secret := server.Client().Get(t.Context(), key).Val(); secret == "" || strings.Contains(log.String(), secret) {
+		secret := server.Client().Get(t.Context(), key).Val()
+		if secret == "" || strings.Contains(log.String(), secret) {
 			t.Errorf("%s holds nothing, or the log has it", key)
 		}
 	}

@@ -62,8 +62,8 @@ func originForm(r *http.Request) string {
 }
 
 // dropFields removes the fields that upstreams must not get: hop-by-hop fields, fields in which only trusted proxies or
-// upstreams may write, and fields whose names have a "_". Gateways of the CGI family cannot distinguish the latter from names
-// with a "-", and gunicorn takes SCRIPT_NAME off the path.
+// upstreams may write, and fields whose names have a "_". Gateways of the CGI family cannot distinguish the latter from
+// names with a "-", and gunicorn takes SCRIPT_NAME off the path.
 func (p *Proxy) dropFields(r *http.Request) {
 	h := r.Header
 	for name, values := range h {

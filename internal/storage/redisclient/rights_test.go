@@ -58,7 +58,8 @@ func TestInspect_NamesEachMissingRight(t *testing.T) {
 			t.Errorf("limiter %s: lacks %q to follow rules, %q to change them", change, got,
 				rights(in.Rights.RulesChange))
 		}
-		if got, lacks := rights(in.Rights.Passes), change == "~hp:{news}:pass:*"; lacks != (got == "~hp:{news}:pass:* ") {
+		got, lacks := rights(in.Rights.Passes), change == "~hp:{news}:pass:*"
+		if lacks != (got == "~hp:{news}:pass:* ") {
 			t.Errorf("limiter %s: lacks %q for passes", change, got)
 		}
 		if got := rights(in.Rights.Aggregator); change == "" &&

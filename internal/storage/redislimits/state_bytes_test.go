@@ -22,7 +22,8 @@ func TestStateInRedis_EqualsLimitcore(t *testing.T) {
 	second := time.Hour // long, so that no key expires by the clock of the server
 	specs := []limit.Spec{
 		{Algorithm: limit.TokenBucket, Limit: 7, Window: second, Burst: 9},
-		{Algorithm: limit.TokenBucket, Limit: 7, Window: second, Burst: 9, Reserve: 4}, {Algorithm: limit.GCRA, Limit: 3,
+		{Algorithm: limit.TokenBucket, Limit: 7, Window: second, Burst: 9, Reserve: 4},
+		{Algorithm: limit.GCRA, Limit: 3,
 			Window: second, Burst: 4},
 		{Algorithm: limit.FixedWindow, Limit: 6, Window: second}, {Algorithm: limit.SlidingWindow, Limit: 8,
 			Window: second},
