@@ -64,7 +64,8 @@ func (f *freezer) awaitThaw() {
 }
 
 // servers are the nodes that processes connect to.
-var servers = []string{redisNode, replicaNode, sentinelNode(0), sentinelNode(1), sentinelNode(2), kafkaNode, webhookNode}
+var servers = []string{redisNode, replicaNode, sentinelNode(0), sentinelNode(1), sentinelNode(2), kafkaNode,
+	webhookNode}
 
 // halt stops a process for d. Its goroutines wait where they send or receive counts, judge them, or take requests, and
 // its standstill receives no beats. Its timers run on, and its requests to servers arrive afterwards.

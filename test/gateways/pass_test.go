@@ -55,7 +55,8 @@ type passing struct {
 var passings = map[string]passing{
 	"nginx": {members: nginxMembers}, "nginx that decides itself": {members: nginxMembers},
 	"ingress-nginx": {members: nginxMembers, keeps: true}, "Traefik": {members: traefikMembers, keeps: true},
-	"Caddy":             {members: []string{"#   header_up -X-User", "header_up X-User {http.request.header.X-Session}"}},
+	"Caddy": {members: []string{"#   header_up -X-User",
+		"header_up X-User {http.request.header.X-Session}"}},
 	"HAProxy with SPOE": {members: haproxyMembers}, "HAProxy that decides itself": {members: haproxyMembers},
 	"Envoy, external authorization": {members: envoyMembers, keeps: true},
 	"Envoy, external authorization by HTTP": {keeps: true,
@@ -169,7 +170,8 @@ func TestPass_RemovesEveryCookieOfPasses(t *testing.T) {
 				"hotparam_12ab=A; a=1": "a=1", "a=1; __Host-hotparam_12ab=A": "a=1",
 				"hotparam_1=A; hotparam_2=A; a=1; b=2; hotparam_3=A; __Host-hotparam_4=A; c=3": "a=1; b=2; c=3",
 			} {
-				for _, target := range []string{"/topic?id=cold", "/topic?i%64=cold"} { // gateways ask about the second one
+				// Gateways ask about the second target.
+				for _, target := range []string{"/topic?id=cold", "/topic?i%64=cold"} {
 					got := g.get(target, "Cookie", sent)
 					seen, _ := a.last()
 					if strings.Join(seen.Header["Cookie"], "|") != want || got.status != 200 {
