@@ -82,7 +82,6 @@ type Parser struct {
 	layout   layout
 	fields   []string          // of a W3C log
 	named    map[string]string // fields of JSON lines, or columns of a W3C log, by their role, of Custom
-	found    [roles]string     // the field of each role in the previous line
 	listed   bool              // the clients of the log are lists of addresses
 	loose    bool              // the client of the line is not followed by "-", as it is with every server of today
 }

@@ -1,7 +1,6 @@
 package accesslog
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -79,9 +78,13 @@ func (p *Parser) parseObject(line string, e *Entry) error {
 	if !ok {
 		return &Error{"line must be a JSON object", line}
 	}
+	var f found
+	f.visit(knownFields, fields)
 	var r raw
 	for role, part := range r.parts() {
-		*part = p.lookUp(fields, role)
+		if *part = f[role].text; len(p.named) > 0 && p.isReplaced(role) {
+			*part = textOf(fields, p.named[roleNames[role]])
+		}
 	}
 	switch {
 	case emptyIfDash(r.time) == "":
@@ -93,7 +96,7 @@ func (p *Parser) parseObject(line string, e *Entry) error {
 	switch {
 	case p.named[roleNames[roleClient]] != "":
 		r.names = anyNames
-	case p.found[roleClient] == resolved:
+	case f[roleClient].resolved:
 		r.names = hostNames
 	}
 	return p.fill(e, &r, keep)
@@ -118,49 +121,94 @@ func decodeObject(line string) (fields map[string]any, ok bool) {
 // count only if they have one too.
 var alike = [][]int{{roleClient, roleForwarded}, {roleRequest, roleTarget, rolePath, roleQuery}}
 
-// isReplaced reports whether named fields take the place of an unnamed role.
+// isReplaced reports whether a named field, or its absence beside named ones that say the same, takes the place of the
+// known fields of a role.
 func (p *Parser) isReplaced(role int) bool {
-	for _, group := range alike {
-		if slices.Contains(group, role) {
-			return slices.ContainsFunc(group, func(r int) bool { return p.named[roleNames[r]] != "" })
-		}
-	}
-	return false
+	isNamed := func(r int) bool { return p.named[roleNames[r]] != "" }
+	return isNamed(role) || slices.ContainsFunc(alike, func(group []int) bool {
+		return slices.Contains(group, role) && slices.ContainsFunc(group, isNamed)
+	})
 }
 
-// lookUp returns the text of the field of a role, or "" if there is none.
-func (p *Parser) lookUp(fields map[string]any, role int) string {
-	if name := p.named[roleNames[role]]; name != "" {
-		return textOf(fields, name)
-	}
-	if len(p.named) > 0 && p.isReplaced(role) {
-		return ""
-	}
-	if name := p.found[role]; name != "" {
-		if v := textOf(fields, name); isUsable(v, role, name) {
-			return v
-		}
-	}
-	first := ""
-	for _, name := range known[role] {
-		v := textOf(fields, name)
-		if isUsable(v, role, name) {
-			p.found[role] = name
-			return v
-		}
-		first = cmp.Or(first, v)
-	}
-	return first
+// knownField is a field of known as a node of a tree, so that reading a line costs a step for each of its fields.
+type knownField struct {
+	inner map[string]*knownField
+	uses  []use
 }
 
-// resolved is the field whose writer resolves addresses.
-const resolved = "remote_host"
+// use is a role of a field, and its rank among the fields of the role: the lowest counts.
+type use struct {
+	role, rank int
+	resolved   bool // the writer of the field resolves addresses
+}
 
-// isUsable reports whether a field has a value for its role. A client must be an address, because many programs have a
-// field of the same name for something else.
-func isUsable(v string, role int, name string) bool {
-	return emptyIfDash(v) != "" && (role != roleClient || isAddress(v) || strings.IndexByte(v, ',') > 0 ||
-		name == resolved && isHostName(v))
+var knownFields = newKnownFields()
+
+func newKnownFields() *knownField {
+	root := &knownField{}
+	for role, names := range known {
+		for i, name := range names {
+			u := use{role, 2 * i, name == "remote_host"}
+			root.add(strings.Split(name, "."), u)
+			if u.rank++; strings.Contains(name, ".") { // also as one name, in flat objects
+				root.add([]string{name}, u)
+			}
+		}
+	}
+	return root
+}
+
+func (k *knownField) add(path []string, u use) {
+	if len(path) == 0 {
+		k.uses = append(k.uses, u)
+		return
+	}
+	if k.inner == nil {
+		k.inner = map[string]*knownField{}
+	}
+	if k.inner[path[0]] == nil {
+		k.inner[path[0]] = &knownField{}
+	}
+	k.inner[path[0]].add(path[1:], u)
+}
+
+// found holds the best value of each role in a line.
+type found [roles]struct {
+	use
+	text   string
+	usable bool
+}
+
+// visit finds the values of known fields in an object.
+func (f *found) visit(k *knownField, fields map[string]any) {
+	for name, value := range fields {
+		field := k.inner[name]
+		if field == nil {
+			continue
+		}
+		if object, ok := value.(map[string]any); ok {
+			f.visit(field, object)
+			continue
+		}
+		for _, u := range field.uses {
+			f.add(u, textOfValue(value))
+		}
+	}
+}
+
+func (f *found) add(u use, text string) {
+	best, usable := &f[u.role], u.accepts(text)
+	if text == "" || best.text != "" && (best.usable && !usable || best.usable == usable && best.rank < u.rank) {
+		return
+	}
+	best.use, best.text, best.usable = u, text, usable
+}
+
+// accepts reports whether a field can have the role with this value. A client must be an address, because many programs
+// have a field of the same name for something else.
+func (u use) accepts(text string) bool {
+	return text != "-" && (u.role != roleClient || isAddress(text) || strings.IndexByte(text, ',') > 0 ||
+		u.resolved && isHostName(text))
 }
 
 // textOf returns the text or number of a field, or the first of a list, or "" if there is none.
@@ -177,6 +225,11 @@ func textOf(fields map[string]any, name string) string {
 		name = rest
 		value, ok = fields[name]
 	}
+	return textOfValue(value)
+}
+
+// textOfValue returns the text or number of a field, or the first of a list, or "" if there is none.
+func textOfValue(value any) string {
 	if list, is := value.([]any); is && len(list) > 0 {
 		value = list[0]
 	}

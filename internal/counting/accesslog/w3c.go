@@ -79,7 +79,7 @@ func (p *Parser) roleOf(column string) (role int, ok bool) {
 		}
 	}
 	role, ok = columns[column]
-	return role, ok && p.named[roleNames[role]] == "" && !p.isReplaced(role)
+	return role, ok && !p.isReplaced(role)
 }
 
 // splitFields splits a line into n fields. IIS advanced logging has spaces in fields, which are in quotes then; a quote
