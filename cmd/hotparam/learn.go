@@ -24,7 +24,7 @@ type learnCmd struct {
 	Proxies  []string      `name:"ip.trusted_proxies" placeholder:"NETWORK" help:"Addresses or networks of proxies whose X-Forwarded-For in the log names clients, beside loopback and private networks; the file gets them too."`
 	Lateness time.Duration `default:"10m" help:"Maximum time by which a line may be late and still be sorted."`
 	MaxSpool int64         `default:"4294967296" placeholder:"BYTES" help:"Maximum bytes of standard input, or of a pipe, that are kept in a temporary file for a second reading."`
-	Files    []string      `arg:"" name:"file" help:"Access logs, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
+	Files    []string      `arg:"" name:"file" help:"Access logs, or directories of them, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
 }
 
 // Run writes the configuration to standard output or to the file of --out, and the summary for people to standard

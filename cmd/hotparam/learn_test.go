@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/hotparam/pipeline/internal/app/program"
+	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
 // commandLine runs the program as main does.
@@ -47,7 +50,7 @@ func TestLearnWritesAFileThatIsValid(t *testing.T) {
 		{[]string{"config", "validate", out}, 0},
 		{[]string{"learn", "--out", out, log}, 1}, // it exists
 		{[]string{"learn", filepath.Join(dir, "none")}, 1},
-		{[]string{"learn", dir}, 1},
+		{[]string{"learn", t.TempDir()}, 1}, // a directory without files
 	} {
 		if code := commandLine(t, tt.args...); code != tt.code {
 			t.Errorf("hotparam %s: exit code %d, want %d", strings.Join(tt.args, " "), code, tt.code)
@@ -66,6 +69,39 @@ func TestLearnWritesAFileThatIsValid(t *testing.T) {
 	var report struct{ Hot []struct{ Key string } }
 	if err := errors.Join(err, json.Unmarshal(text, &report)); err != nil || report.Hot[0].Key != "topic?id=42" {
 		t.Errorf("the viral topic is not hot with what was learned from it: %.2000s, %v", text, err)
+	}
+}
+
+// A directory is read as its files are, whatever their order and their compression; it has no hidden files.
+func TestOpenLogs_OpensFilesOfDirectories(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log := sampleLog()
+	half := strings.LastIndexByte(log[:len(log)/2], '\n') + 1
+	var older bytes.Buffer
+	z := gzip.NewWriter(&older)
+	if _, err := io.WriteString(z, log[:half]); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"access.log": log[half:], "access.log.2.gz": older.String(), ".swp": "x"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "old"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := openLogs([]string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer logs.Close()
+	r, err := replay.Run(t.Context(), replay.Config{}, logs.replaySources(func(f *os.File) io.Reader { return f })...)
+	if err != nil || r.Requests != 3000 || r.Malformed != 0 || len(r.Sources) != 2 {
+		t.Errorf("%d requests, %+v: %v", r.Requests, r.Sources, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -64,7 +65,7 @@ type replayCmd struct {
 	Lateness time.Duration `default:"10m" help:"Maximum time by which a line may be late and still be sorted."`
 	MaxKeys  int           `default:"1000000" help:"Maximum number of keys, and of clients, with a line of their own."`
 	Top      int           `default:"20" help:"Rows of a table in the report."`
-	Files    []string      `arg:"" name:"file" help:"Access logs, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
+	Files    []string      `arg:"" name:"file" help:"Access logs, or directories of them, plain or compressed with gzip, bzip2, xz or zstd; - is standard input."`
 }
 
 func (c *replayCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) error {
@@ -135,32 +136,59 @@ type logFiles struct {
 	size  int64
 }
 
-// openLogs opens all files before any of them is read.
+// openLogs opens all files, and all files of directories, before any of them is read.
 func openLogs(paths []string) (*logFiles, error) {
 	l := &logFiles{}
 	for _, path := range paths {
-		if path == "-" {
-			l.names, l.files, l.size = append(l.names, "standard input"), append(l.files, os.Stdin), -1
-			continue
-		}
-		f, err := os.Open(path)
-		l.names, l.files = append(l.names, path), append(l.files, f)
-		var info os.FileInfo
-		if err == nil {
-			info, err = f.Stat()
-		}
-		if err == nil && info.IsDir() {
-			err = fmt.Errorf("%s is a directory; name its files", path)
-		}
-		if err != nil {
+		if err := l.open(path); err != nil {
 			l.Close()
 			return nil, fmt.Errorf("read the log: %w", err)
 		}
-		if l.size >= 0 {
-			l.size += info.Size()
-		}
 	}
 	return l, nil
+}
+
+func (l *logFiles) open(path string) error {
+	if path == "-" {
+		l.names, l.files, l.size = append(l.names, "standard input"), append(l.files, os.Stdin), -1
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		return errors.Join(l.openDirectory(path), f.Close())
+	}
+	l.names, l.files = append(l.names, path), append(l.files, f)
+	if err == nil && l.size >= 0 {
+		l.size += info.Size()
+	}
+	return err
+}
+
+// openDirectory opens the files of a directory, such as those of a rotated log, whose order does not matter because
+// lines are put in order by their time. Hidden files and directories are left out.
+func (l *logFiles) openDirectory(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	before := len(l.files)
+	for _, e := range entries {
+		file := filepath.Join(path, e.Name())
+		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() || strings.HasPrefix(e.Name(), ".") {
+			continue // also a link to nothing
+		}
+		if err := l.open(file); err != nil {
+			return err
+		}
+	}
+	if len(l.files) == before {
+		return fmt.Errorf("the directory %s has no files", path)
+	}
+	return nil
 }
 
 func (l *logFiles) replaySources(read func(*os.File) io.Reader) []replay.Source {
