@@ -114,7 +114,8 @@ func TestUnary_BelievesFieldsOfProxiesAlone(t *testing.T) {
 	adaptertest.Trust(t, "go", topicPath, func(t *testing.T, p *hotparam.Pipeline) adaptertest.AskWith {
 		c := serve(t, p, hotparamgrpc.Options{}, service{answer: func(string) error { return nil }})
 		return func(t *testing.T, fields map[string]string) int {
-			_, err := c.UnaryCall(metadata.NewOutgoingContext(t.Context(), metadata.New(fields)), new(testpb.SimpleRequest))
+			ctx := metadata.NewOutgoingContext(t.Context(), metadata.New(fields))
+			_, err := c.UnaryCall(ctx, new(testpb.SimpleRequest))
 			return adapter.HTTPStatusFromRPC(uint32(status.Code(err)))
 		}
 	})

@@ -4,8 +4,8 @@
 //	                                  └──> denied: 429, Retry-After, problem+json
 //
 // A request without a limit passes without an allocation. The handler gets the ResponseWriter of the server, or a thin
-// wrapper of it while responses grant classes, so flushing, hijacking and sendfile work as before. The body is not read.
-// If deciding panics, the request is allowed.
+// wrapper of it while responses grant classes, so flushing, hijacking and sendfile work as before. The body is not
+// read. If deciding panics, the request is allowed.
 package middleware
 
 import (
