@@ -5,7 +5,7 @@ GO ?= go
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help check demo build test test-long race integration busy nightly benchmarks mutate mutants lint bench peers fuzz fleet soak incident pictures upstreams evasion snapshot clean
+.PHONY: help check demo flood build test test-long race integration busy nightly benchmarks mutate mutants lint bench peers fuzz fleet soak incident pictures upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,6 +15,9 @@ check: ## before a change: format, vet, linters, the race detector on what chang
 
 demo: ## the whole pipeline in one process, alive in ten seconds
 	$(GO) run ./cmd/demo
+
+flood: ## a minute of a crawler with 4,000 addresses, without and with priority; draws bin/flood.svg
+	mkdir -p bin && cd bench && $(GO) run ./flood -show $(CURDIR)/bin/flood.svg
 
 build: ## the programs, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...

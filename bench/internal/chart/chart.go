@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"math"
 	"os"
 )
 
@@ -41,7 +42,7 @@ type Plot struct {
 // Line is one line of a plot.
 type Line struct {
 	Name   string
-	Values []float64 // one for each second
+	Values []float64 // one for each second, or NaN to draw nothing
 }
 
 // Write writes the picture to a file.
@@ -79,6 +80,9 @@ func (p *Plot) draw(b *bytes.Buffer, top float64) {
 	for i, l := range p.Lines {
 		fmt.Fprintf(b, `<polyline class="c%d" points="`, i)
 		for k, v := range l.Values {
+			if math.IsNaN(v) {
+				continue
+			}
 			fmt.Fprintf(b, "%.1f,%.1f ", x(k), y(v))
 		}
 		left := plotLeft + 180*i
