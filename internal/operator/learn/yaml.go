@@ -64,7 +64,8 @@ func (p *Proposal) listCaveats() (all []string) {
 	}
 	if p.proxied != "" {
 		all = append(all, "Clients are not known: "+p.proxied+". So min_clients is 0, which takes a loop for many, "+
-			"and there are no windows per client. Log the client's address (ip.trusted_proxies, X-Forwarded-For) and learn again.")
+			"and there are no windows per client. Log the client's address or X-Forwarded-For, name public "+
+			"proxies in --ip.trusted_proxies, and learn again.")
 	}
 	all = append(all, p.listDoubts()...)
 	if p.visitors.dropped > 0 {
