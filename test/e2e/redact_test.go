@@ -191,6 +191,8 @@ func TestRedactedValues_AppearNowhere(t *testing.T) {
 	kafkaWire := recordKafka(t, broker)
 
 	appendTo(t, accesslog, "this is no line of a log: token="+unseen+"\n")
+	appendTo(t, accesslog, `192.0.2.1 - - [01/Jan/2026:12:00:00 +0000] "GET /status HTTP/1.1" 200 1`+"\n"+
+		`192.0.2.1 - - [token=`+unseen+`] "GET /status HTTP/1.1" 200 1`+"\n")
 	for _, at := range []string{proxy, alone} {
 		program.Await(t, time.Minute, "the value to be limited at "+at, func() bool {
 			denied := false

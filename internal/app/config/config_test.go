@@ -242,7 +242,7 @@ func TestUnknownVariables_WarnsOfMisspelledSettings(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{
 		"HOTPARAM_REDIS_ADDR=x": "", "HOTPARAM_CONFIG=x": "", "HOTPARAM_ADMIN_TOKEN=x": "", "HOTPARAM_LEARN_OUT=x": "", "PATH=x": "",
-		"HOTPARAM_PROGRAMS=x": "", "HOTPARAM_NIGHTLY=x": "", "HOTPARAM_REQUIRE_SERVERS=x": "",
+		"HOTPARAM_PROGRAMS=x": "", "HOTPARAM_NIGHTLY=x": "", "HOTPARAM_SAMPLES=x": "", "HOTPARAM_REQUIRE_SERVERS=x": "",
 		"HOTPARAM_REDS_ADDR=x": `HOTPARAM_REDS_ADDR is not a setting; did you mean "HOTPARAM_REDIS_ADDR"?`,
 		"HOTPARAM_COLOUR=x":    "HOTPARAM_COLOUR is not a setting",
 		// Kubernetes sets these for a service with the name hotparam-limiter.

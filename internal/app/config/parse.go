@@ -220,7 +220,7 @@ const variablePrefix = "HOTPARAM_"
 // for a service named hotparam, and the variables of tests.
 var notSettings = regexp.MustCompile(`_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP).*)?$` +
 	`|^HOTPARAM_(TEST|REQUIRE|LIMIT|FUZZ)_` +
-	`|^HOTPARAM_(TRAFFIC|UPSTREAMS|CACHE_TESTS|REDIS_SERVER|SCREENSHOTS|PICTURES|PROGRAMS|NIGHTLY)$`)
+	`|^HOTPARAM_(TRAFFIC|SAMPLES|UPSTREAMS|CACHE_TESTS|REDIS_SERVER|SCREENSHOTS|PICTURES|PROGRAMS|NIGHTLY)$`)
 
 // unknownVariables returns warnings about variables that look like settings but are not settings of any program.
 func unknownVariables(environment []string) (warnings []string) {

@@ -114,7 +114,7 @@ func (l *accessLog) parse(line string, e *accesslog.Entry) error {
 			return err
 		case !found && l.format == "":
 			return fmt.Errorf("none of %s; describe a line with --accesslog.log_format (%w)",
-				strings.Join(accesslog.Names(), ", "), p.Parse(line, e))
+				strings.Join(accesslog.Names(), ", "), withoutValue(p.Parse(line, e)))
 		case !found:
 			return p.Parse(line, e)
 		}
@@ -130,12 +130,20 @@ func (l *accessLog) parse(line string, e *accesslog.Entry) error {
 	return l.parser.Parse(line, e)
 }
 
+// withoutValue returns an error that quotes no part of a line, because the line may hold values that the rules redact.
+func withoutValue(err error) error {
+	if of := (*accesslog.Error)(nil); errors.As(err, &of) {
+		return errors.New(of.Reason)
+	}
+	return err
+}
+
 func (l *accessLog) logMalformed(line []byte, err error) {
 	if len(line) > 200 {
 		line = line[:200]
 	}
 	if l.collector.rules.Load().Redacts() {
-		line = []byte("not shown, because the rules redact values")
+		line, err = []byte("not shown, because the rules redact values"), withoutValue(err)
 	}
 	l.collector.log.Warn("access log: a line that is not understood; it is not counted",
 		"file", l.name, "err", err, "line", string(line), "malformed_so_far", l.malformed.Load())
