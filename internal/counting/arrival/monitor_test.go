@@ -93,6 +93,44 @@ func TestMonitor_NoticesHalfLossAndRecoversSlowly(t *testing.T) {
 	}
 }
 
+// A failure ends by the same report whether reports come punctually or some milliseconds early. (Found by test/fleet,
+// seed 91400.)
+func TestMonitor_RecoversByEarlyReports(t *testing.T) {
+	t.Parallel()
+	punctual := reportsToRecover(t, 0, 0)
+	for _, early := range []time.Duration{time.Millisecond, 90 * time.Millisecond} {
+		for which := range 5 {
+			if n := reportsToRecover(t, early, which); n != punctual {
+				t.Errorf("with report %d of 5 coming %v early: over after %d reports, want %d", which, early, n, punctual)
+			}
+		}
+	}
+}
+
+// reportsToRecover returns the number of reports, from the end of a loss on, until a flow works again. One of five
+// reports comes early.
+func reportsToRecover(t *testing.T, early time.Duration, which int) (n int) {
+	s := start()
+	second := func(i int, part float64) {
+		s.send(100, part)
+		if i%5 == which {
+			s.now = s.now.Add(-early)
+			defer func() { s.now = s.now.Add(early) }()
+		}
+		s.report("a")
+	}
+	for i := range 10 {
+		second(i, 0.5)
+	}
+	if !s.fails() {
+		t.Fatal("half of the lines are missing for 10 s")
+	}
+	for ; s.fails() && n < 20; n++ {
+		second(n, 1)
+	}
+	return n
+}
+
 // Occasional small losses are not a failure: a burst, a heartbeat of a sender without traffic, 2 % all the time.
 func TestMonitor_BearsSmallLosses(t *testing.T) {
 	t.Parallel()
