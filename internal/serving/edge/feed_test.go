@@ -136,9 +136,9 @@ func TestFeed_AsksAboutAllForUnsupportedOverrides(t *testing.T) {
 	}
 	const bot = "classes: [{name: bot, match: {header: User-Agent, pattern: bot}"
 	newSite(t, feedRules+bot+"}]\n").expect("", false)
-	for _, window := range []string{"fixed", "sliding"} {
-		newSite(t, feedRules+bot+", ip: {"+window+": {limit: 9, window: 1m}}}]\n").
-			expect("ask classes with limits of their own\n", false)
+	for _, limit := range []string{"fixed: {limit: 9, window: 1m}", "sliding: {limit: 9, window: 1m}",
+		"in_flight: {limit: 9}"} {
+		newSite(t, feedRules+bot+", ip: {"+limit+"}}]\n").expect("ask classes with limits of their own\n", false)
 	}
 	newSite(t, strings.Replace(feedRules, "window: 1m", "window: 1m, mode: shadow", 1)).
 		expect("ask an ip window in shadow mode\n", false)

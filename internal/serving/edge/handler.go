@@ -141,10 +141,10 @@ func (e entry) appendLine(b []byte, now time.Time, name string) []byte {
 func unsupportedPart(set *rules.Set) string {
 	bits := set.IP.IPv6Prefix
 	shadow := func(w *rules.IPWindow) bool { return w != nil && w.Mode == hottype.ModeShadow }
-	// A class without windows of its own matters to hot keys alone, and gateways ask about these.
-	ownWindows := func(c *rules.Class) bool { return c.Fixed != nil || c.Sliding != nil }
+	// A class without limits of its own matters to hot keys alone, and gateways ask about these.
+	ownLimits := func(c *rules.Class) bool { return c.Fixed != nil || c.Sliding != nil || c.InFlight != nil }
 	switch {
-	case slices.ContainsFunc(set.Classes, ownWindows):
+	case slices.ContainsFunc(set.Classes, ownLimits):
 		return "classes with limits of their own"
 	case bits%8 != 0:
 		return "ip.ipv6_prefix is not a multiple of 8"
