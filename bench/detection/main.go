@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
 // results holds all measurements: results.json.
@@ -63,7 +65,7 @@ func run(dir, traffic string, seed uint64, draw, quick bool) error {
 
 // study measures everything.
 func study(seed uint64, part float64, traffic string) (*results, error) {
-	r := &results{Seed: seed, Machine: machine(), Go: runtime.Version(), Load: loadNow()}
+	r := &results{Seed: seed, Machine: measure.Machine(), Go: runtime.Version(), Load: measure.Load()}
 	all := streams(seed, part)
 	logs, err := logStreams(traffic)
 	if err != nil {
@@ -105,7 +107,7 @@ func study(seed uint64, part float64, traffic string) (*results, error) {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", o.Situation, strings.Join(o.Said, ", "))
 		r.Criteria = append(r.Criteria, o)
 	}
-	r.Load += " to " + loadNow()
+	r.Load += " to " + measure.Load()
 	return r, nil
 }
 
@@ -146,7 +148,7 @@ func render(dir string, r *results) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("study: %w", err)
 	}
-	after, err := withTables(string(before), r)
+	after, err := measure.WithTables(string(before), "bench/detection", tables(r))
 	if err != nil {
 		return nil, fmt.Errorf("study: %s: %w", page, err)
 	}
@@ -155,23 +157,4 @@ func render(dir string, r *results) (map[string][]byte, error) {
 		files[filepath.Join(dir, name)] = p.svg()
 	}
 	return files, nil
-}
-
-// machine and loadNow describe the machine and its load, as far as Linux reports them.
-func machine() string {
-	model := runtime.GOARCH
-	info, _ := os.ReadFile("/proc/cpuinfo") // only for the record
-	for line := range strings.Lines(string(info)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			model = strings.TrimSpace(value)
-			break
-		}
-	}
-	return fmt.Sprintf("%d x %s", runtime.NumCPU(), model)
-}
-
-func loadNow() string {
-	text, _ := os.ReadFile("/proc/loadavg") // only for the record
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
 }

@@ -1,27 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 )
-
-// The marks of the page between which the tables of this program are.
-const (
-	tablesBegin = "<!-- tables of bench/detection: written by the program -->"
-	tablesEnd   = "<!-- end of the tables -->"
-)
-
-// withTables returns the page with the tables put between its marks.
-func withTables(page string, r *results) (string, error) {
-	before, rest, ok := strings.Cut(page, tablesBegin)
-	_, after, ok2 := strings.Cut(rest, tablesEnd)
-	if !ok || !ok2 {
-		return "", errors.New("the marks of the tables are missing")
-	}
-	return before + tablesBegin + "\n" + tables(r) + tablesEnd + after, nil
-}
 
 func tables(r *results) string {
 	var b strings.Builder

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
 // play simulates a cell, and returns the figures of its judged seconds.
@@ -89,7 +91,7 @@ func TestTables_AreUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want, err := withTables(string(page), r); err != nil || want != string(page) {
+	if want, err := measure.WithTables(string(page), program, r.tables()); err != nil || want != string(page) {
 		t.Errorf("RESULTS.md does not fit results.json (%v): cd bench && go run ./flood", err)
 	}
 	if r.Matrix == nil || r.Cookies == nil {

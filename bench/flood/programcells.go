@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 )
 
@@ -125,7 +126,7 @@ func playPrograms(ctx context.Context, dir, only string) error {
 	if only != "" {
 		return nil
 	}
-	s.Load += " to " + load()
+	s.Load += " to " + measure.Load()
 	r.Programs = s
 	return r.write(dir)
 }

@@ -6,7 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
 )
+
+// program is the name of this program on its page.
+const program = "bench/flood"
 
 // results is the file results.json. Each study replaces its own part.
 type results struct {
@@ -45,7 +50,7 @@ func (r *results) write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("flood: %w", err)
 	}
-	after, err := withTables(string(page), r)
+	after, err := measure.WithTables(string(page), program, r.tables())
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
 // study holds the rows of one table, and the circumstances in which they were made.
@@ -22,7 +24,7 @@ type study struct {
 }
 
 func newStudy(command string, seed uint64) *study {
-	return &study{Command: command, Commit: commit(), Machine: machine(), Go: runtime.Version(), Load: load(),
+	return &study{Command: command, Commit: commit(), Machine: measure.Machine(), Go: runtime.Version(), Load: measure.Load(),
 		Seed: seed}
 }
 
@@ -51,7 +53,7 @@ func (s *study) simulateAll(list []cell, rows func(*crowd) []result) error {
 	for _, rows := range all {
 		s.Rows = append(s.Rows, rows...)
 	}
-	s.Load += " to " + load()
+	s.Load += " to " + measure.Load()
 	return nil
 }
 
@@ -76,23 +78,4 @@ func commit() string {
 		return "unknown"
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// machine and load describe the machine, as far as Linux reports it.
-func machine() string {
-	model := runtime.GOARCH
-	info, _ := os.ReadFile("/proc/cpuinfo") // only for the record
-	for line := range strings.Lines(string(info)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			model = strings.TrimSpace(value)
-			break
-		}
-	}
-	return fmt.Sprintf("%d x %s", runtime.NumCPU(), model)
-}
-
-func load() string {
-	text, _ := os.ReadFile("/proc/loadavg") // only for the record
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
 }

@@ -18,7 +18,7 @@ type variant struct {
 // The parts of variants.
 const (
 	noParams = "[]" // one key for all pages
-	// fixedRate is 0.85 of the capacity, the choice of an operator who has measured the capacity.
+	// fixedRate is 0.85 of the capacity, which an operator chooses after measuring the capacity.
 	fixedRate    = 85
 	fixedLimit   = "rate: 85, burst: 20"
 	adaptiveRule = "adaptive: true, min: 10, max: 400"

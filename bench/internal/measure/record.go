@@ -1,0 +1,39 @@
+package measure
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// Machine and Load describe the machine and its load, as far as Linux reports them.
+func Machine() string {
+	model := runtime.GOARCH
+	info, _ := os.ReadFile("/proc/cpuinfo") // only for the record
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(value)
+			break
+		}
+	}
+	return fmt.Sprintf("%d x %s", runtime.NumCPU(), model)
+}
+
+func Load() string {
+	text, _ := os.ReadFile("/proc/loadavg") // only for the record
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// WithTables returns a page with the tables of a program, such as bench/flood, put between the two marks that the page
+// has for them.
+func WithTables(page, program, tables string) (string, error) {
+	begin, end := "<!-- tables of "+program+": written by the program -->", "<!-- end of the tables -->"
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return "", fmt.Errorf("%s: the marks of the tables are missing", program)
+	}
+	return before + begin + "\n" + tables + end + after, nil
+}
