@@ -17,6 +17,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/adapter"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // Options are the options of all adapters, with functions that take fiber's context.
@@ -28,7 +29,7 @@ func New(p *hotparam.Pipeline, o Options) fiber.Handler {
 	layer := adapter.New(p, o)
 	return func(c fiber.Ctx) error {
 		w, r := &writer{c: c, header: http.Header{}}, requestOf(c)
-		cookies, class := r.Header[fiber.HeaderCookie], r.Header[fieldGrant]
+		cookies, class := r.Header[fiber.HeaderCookie], r.Header[hottype.FieldGrant]
 		j, err := layer.Enforce(c, w, r)
 		w.setHeader()
 		if err != nil || j == nil {
@@ -36,7 +37,7 @@ func New(p *hotparam.Pipeline, o Options) fiber.Handler {
 		}
 		defer j.Done()
 		replaceField(&c.RequestCtx().Request.Header, fiber.HeaderCookie, cookies, r.Header[fiber.HeaderCookie])
-		replaceField(&c.RequestCtx().Request.Header, fieldGrant, class, r.Header[fieldGrant])
+		replaceField(&c.RequestCtx().Request.Header, hottype.FieldGrant, class, r.Header[hottype.FieldGrant])
 		if o.InContext {
 			c.SetContext(j.Context(c.Context()))
 		}
@@ -100,15 +101,12 @@ func (w *writer) Header() http.Header         { return w.header }
 func (w *writer) WriteHeader(status int)      { w.c.Status(status) }
 func (w *writer) Write(b []byte) (int, error) { return w.c.Write(b) }
 
-// fieldGrant is the field by which a response grants a class, which ResponseStarted replaces.
-const fieldGrant = "X-Hotparam-Class"
-
 // takeHeader takes the header of a response that grants a class, for ResponseStarted, and returns a copy, or nil if the
 // response grants none.
 func (w *writer) takeHeader() (answered http.Header) {
 	clear(w.header)
 	h := &w.c.RequestCtx().Response.Header
-	if len(h.PeekAll(fieldGrant)) == 0 {
+	if len(h.PeekAll(hottype.FieldGrant)) == 0 {
 		return nil
 	}
 	for name, value := range h.All() {

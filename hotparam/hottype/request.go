@@ -15,8 +15,8 @@ type Request struct {
 	// proxies receive.
 	Target string
 	Client Client
-	// Address is the client's full address if it is known; of an IPv6 address Client holds only the network. Crawlers
-	// are verified by it, or by the address of Client if it is not set.
+	// Address is the client's full address if it is known; of an IPv6 address Client holds only the network. See
+	// ClientAddr.
 	Address netip.Addr
 	// Header may be nil; http.Header satisfies it.
 	Header Header
@@ -28,6 +28,14 @@ type Request struct {
 	// ParamsUnknown is true if the query is not known yet, as when a stream opens. The request is judged, but it is not
 	// counted under rules that read the query, so that streams do not make the key without parameters hot.
 	ParamsUnknown bool
+}
+
+// ClientAddr returns the address of the client: Address, or the address of Client if Address is not set.
+func (r *Request) ClientAddr() netip.Addr {
+	if r.Address.IsValid() {
+		return r.Address.Unmap()
+	}
+	return r.Client.Addr
 }
 
 // Header holds the header fields of a request.

@@ -2,6 +2,10 @@ package hottype
 
 import "time"
 
+// FieldGrant is the field of a response that grants its client a class, or takes the class back if the field is empty,
+// where the rules have a class with "granted". Clients never get the field.
+const FieldGrant = "X-Hotparam-Class"
+
 // Verdict is the answer to one request.
 type Verdict struct {
 	// Allowed is true if the request may proceed. In shadow mode it is true even if the limit would deny; see
@@ -39,8 +43,8 @@ type Verdict struct {
 	Mode Mode
 	// Class is the class of the request ("crawler"), or "" if it has no class.
 	Class string
-	// Pass is the visitor pass for a denied client that has none, or nil. Whoever answers the client sets its cookie on
-	// the denial. It is a pointer because it is rare, and verdicts are copied for each request.
+	// Pass is the visitor pass for a denied client, or nil if the client has a pass or needs no pass. The denial sets
+	// its cookie. Pass is a pointer because passes are rare, and verdicts are copied for each request.
 	Pass *Pass
 }
 

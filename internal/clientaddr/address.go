@@ -3,26 +3,7 @@ package clientaddr
 import (
 	"net/netip"
 	"strings"
-
-	"github.com/hotparam/pipeline/internal/netset"
 )
-
-// NewTrust returns the set of the addresses of trusted proxies, or nil if there are no networks.
-func NewTrust(networks []netip.Prefix) netset.Set {
-	var trusted netset.Set
-	for _, p := range networks {
-		if addr, bits := p.Addr(), p.Bits(); addr.Is4In6() && bits >= 96 {
-			p = netip.PrefixFrom(addr.Unmap(), bits-96)
-		}
-		if trusted == nil {
-			trusted = netset.New()
-		}
-		if p.IsValid() {
-			trusted.Insert(p.Masked())
-		}
-	}
-	return trusted
-}
 
 // Plain returns an address in the form that prefixes match: IPv4 unmapped, without zone.
 func Plain(a netip.Addr) netip.Addr {

@@ -24,6 +24,24 @@ type Set interface {
 //go:noinline
 func New() Set { return new(bart.Lite) }
 
+// Of returns the set of networks, in the form that addresses have: IPv4 that is written as IPv6 is unmapped. It returns
+// nil if there are no networks. An invalid network contains nothing.
+func Of(networks []netip.Prefix) Set {
+	if len(networks) == 0 {
+		return nil
+	}
+	s := New()
+	for _, p := range networks {
+		if addr, bits := p.Addr(), p.Bits(); addr.Is4In6() && bits >= 96 {
+			p = netip.PrefixFrom(addr.Unmap(), bits-96)
+		}
+		if p.IsValid() {
+			s.Insert(p.Masked())
+		}
+	}
+	return s
+}
+
 // Table is an immutable map from networks to values of the caller. Any number of goroutines may share it. A change
 // returns a new table that shares the parts that did not change.
 type Table interface {

@@ -90,9 +90,7 @@ func compileClass(v conf.Value, c *rule.Class) *Class {
 	if !k.checkProof(v) {
 		return k
 	}
-	if list := compileNetworks(match.At("networks"), c.Match.Networks); len(list) > 0 {
-		k.Networks = networkTable(list)
-	}
+	k.Networks = netset.Of(compileNetworks(match.At("networks"), c.Match.Networks))
 	if k.Header == "Host" {
 		match.At("header").Fail("Host is not one of the headers; see match.hosts of a rule")
 	}
@@ -177,28 +175,11 @@ func (c *classIndex) matchesLine(h hottype.Header) bool {
 // clients prove by a pass or a grant are left out.
 func (s *Set) ClassOf(req *hottype.Request, verified func(domains string) bool) *Class {
 	for _, c := range s.index.classes {
-		if (c.class.Networks == nil || c.class.Networks.Lookup(addressOf(req))) &&
+		if (c.class.Networks == nil || c.class.Networks.Lookup(req.ClientAddr())) &&
 			(c.class.Pattern == nil || c.matchesLine(req.Header)) &&
 			(c.class.Verify == "" || verified != nil && verified(c.class.Verify)) {
 			return c.class
 		}
 	}
 	return nil
-}
-
-// addressOf returns the address of the client of a request, as networks contain it.
-func addressOf(req *hottype.Request) netip.Addr {
-	if req.Address.IsValid() {
-		return req.Address.Unmap()
-	}
-	return req.Client.Addr
-}
-
-// networkTable returns a set of networks.
-func networkTable(list []netip.Prefix) netset.Set {
-	t := netset.New()
-	for _, p := range list {
-		t.Insert(p)
-	}
-	return t
 }

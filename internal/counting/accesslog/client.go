@@ -21,7 +21,7 @@ var internalTrust = newTrust(nil)
 
 // newTrust returns the set of the internal networks and of the given ones.
 func newTrust(proxies []netip.Prefix) netset.Set {
-	return clientaddr.NewTrust(append(internalNetworks[:len(internalNetworks):len(internalNetworks)], proxies...))
+	return netset.Of(append(internalNetworks[:len(internalNetworks):len(internalNetworks)], proxies...))
 }
 
 // TrustProxies sets the networks of proxies, beside loopback and private networks, whose entries of X-Forwarded-For are

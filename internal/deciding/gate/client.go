@@ -29,10 +29,7 @@ func (g *Gate) findNamedClass(d *decision, v *verdict.Verdict) {
 // IsVerified reports whether DNS names the address of a request in one of the domains of a class. It does not wait for
 // DNS.
 func (g *Gate) IsVerified(now time.Time, req *hottype.Request, domains string) bool {
-	addr := req.Address
-	if !addr.IsValid() {
-		addr = req.Client.Addr
-	}
+	addr := req.ClientAddr()
 	return g.cfg.Verifier != nil && addr.IsValid() && g.cfg.Verifier.Verified(now, addr, domains)
 }
 

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"net/netip"
 	"strings"
 	"time"
 
@@ -32,7 +31,7 @@ type priority struct {
 // because requests that come at random sometimes need a few slots more than on average, however small the bound is.
 const spareSlots = 4
 
-// prioritise gives a limit with priority a limit for each place.
+// prioritise makes the limits for the places of a limit with priority.
 func (st *state) prioritise(h *keyLimit, classes []string) {
 	n := int64(len(classes))
 	spec := limitcore.Spec(h.limit.spec)
@@ -119,21 +118,13 @@ func (d *decision) visitorPass() (age time.Duration, ok bool) {
 	if !d.proof.passKnown {
 		d.proof.passKnown = true
 		for _, line := range d.cookieLines() {
-			age, ok := d.g.cfg.Passes.Age(d.now, line, d.passAddress())
+			age, ok := d.g.cfg.Passes.Age(d.now, line, d.req.ClientAddr())
 			if ok && (!d.proof.hasPass || age > d.proof.passAge) {
 				d.proof.passAge, d.proof.hasPass = age, true
 			}
 		}
 	}
 	return d.proof.passAge, d.proof.hasPass
-}
-
-// passAddress returns the address whose network a pass is for.
-func (d *decision) passAddress() netip.Addr {
-	if d.req.Address.IsValid() {
-		return d.req.Address
-	}
-	return d.client.Addr
 }
 
 func (d *decision) grantedClass() string {
@@ -148,8 +139,8 @@ func (d *decision) grantedClass() string {
 	return d.proof.granted
 }
 
-// offerPass gives a client that a limit with priority denies a visitor pass, unless it has one, and asks the client to
-// come back when the pass counts.
+// offerPass adds a visitor pass to the denial by a limit with priority, unless the client has a pass, and makes
+// RetryAfter the time until the pass counts.
 func (d *decision) offerPass(v *verdict.Verdict) {
 	p := d.priorityOfDenial()
 	if p == nil || p.passAge == 0 || v.Reason == hottype.ReasonStore {
@@ -157,7 +148,7 @@ func (d *decision) offerPass(v *verdict.Verdict) {
 	}
 	age, ok := d.visitorPass()
 	if !ok {
-		pass := d.g.cfg.Passes.Issue(d.now, d.passAddress())
+		pass := d.g.cfg.Passes.Issue(d.now, d.req.ClientAddr())
 		if pass == "" {
 			return
 		}
@@ -169,7 +160,7 @@ func (d *decision) offerPass(v *verdict.Verdict) {
 	}
 }
 
-// priorityOfDenial returns the priority of the limit that denied the request, or nil if it has none.
+// priorityOfDenial returns the priority of the limit that denied the request, or nil if the limit has no priority.
 func (d *decision) priorityOfDenial() *priority {
 	for i := range d.keys {
 		if k := &d.keys[i]; k.denied && k.h != nil && k.h.priority != nil {

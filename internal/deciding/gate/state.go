@@ -210,26 +210,16 @@ func (st *state) compileWindow(w *rules.IPWindow, reason hottype.Reason, class s
 	return &b
 }
 
-// exemptTable indexes prefixes in the form that clients have: IPv4 unmapped, IPv6 by /64. A longer IPv6 prefix exempts
-// its whole /64, because that is one client.
+// exemptTable returns the set of the exempt networks. A longer IPv6 prefix than /64 exempts its whole /64, because that
+// is one client.
 func exemptTable(list []netip.Prefix) netset.Set {
-	if len(list) == 0 {
-		return nil
-	}
-	t := netset.New()
-	for _, p := range list {
-		addr, bits := p.Addr(), p.Bits()
-		if addr.Is4In6() && bits >= 96 {
-			addr, bits = addr.Unmap(), bits-96
-		}
-		if addr.Is6() {
-			bits = min(bits, 64)
-		}
-		if q, err := addr.Prefix(bits); err == nil { // an invalid prefix matches nothing
-			t.Insert(q)
+	list = slices.Clone(list)
+	for i, p := range list {
+		if p.Addr().Is6() && (p.Bits() < 96 || !p.Addr().Is4In6()) {
+			list[i] = netip.PrefixFrom(p.Addr(), min(p.Bits(), 64))
 		}
 	}
-	return t
+	return netset.Of(list)
 }
 
 // hasExpired reports whether the time until, which may be unset, has come.

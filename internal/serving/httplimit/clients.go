@@ -47,7 +47,7 @@ func NewClients(trusted []netip.Prefix, from string) *Clients {
 
 // Set replaces the trusted proxies and the place where they name the client, for requests from now on.
 func (c *Clients) Set(trusted []netip.Prefix, from string) {
-	s := &sources{trusted: clientaddr.NewTrust(trusted), header: textproto.CanonicalMIMEHeaderKey(from)}
+	s := &sources{trusted: netset.Of(trusted), header: textproto.CanonicalMIMEHeaderKey(from)}
 	switch strings.ToLower(from) {
 	case FromPeer:
 		s.header = ""

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// FieldGrant is the field of a response that grants its client a class, or takes it back if it is empty. Clients
-	// never get it. In requests it means nothing and is removed, because some handlers repeat what they are sent.
-	FieldGrant = "X-Hotparam-Class"
+	// FieldGrant means nothing in requests. It is removed from them, because some handlers repeat the fields of the
+	// request.
+	FieldGrant = hottype.FieldGrant
 
 	fieldCookie, fieldSetCookie, fieldProto = "Cookie", "Set-Cookie", "X-Forwarded-Proto"
 )
@@ -29,12 +29,12 @@ func PassCookie(v *hottype.Verdict, tls bool) string {
 
 // UsesProofs reports whether clients prove classes of the rules by cookies, and whether responses grant some of them.
 // Requests then need StripProofs, and responses ReplaceGrant. Without such a class cookies stay, because they may be
-// those of another limiter, behind this one.
+// passes of another limiter, behind this one.
 func (g *HTTPGate) UsesProofs() (cookies, grants bool) { return g.cfg.Gate.UsesProofs() }
 
 // StripProofs removes the cookies by which clients prove classes, and FieldGrant, from a request that was decided, so
 // that neither a response cache nor a handler sees them. It returns the lines of Cookie as they were, or nil if it
-// removed none.
+// removed no cookie.
 func StripProofs(r *http.Request) (cookies []string) {
 	delete(r.Header, FieldGrant)
 	if cookies = r.Header[fieldCookie]; !visitorpass.Strip(r.Header) {
@@ -130,7 +130,7 @@ func (g *HTTPGate) ReplaceGrant(h http.Header, tls bool) {
 		}
 		h[fieldSetCookie] = append(cookies, visitorpass.SetCookie(pass, tls, visitorpass.ClassLife))
 	case tls:
-		cookies = append(cookies, visitorpass.DeleteClass(true)) // beside the one of a grant without TLS
+		cookies = append(cookies, visitorpass.DeleteClass(true)) // beside the cookie of a grant without TLS
 		fallthrough
 	default:
 		h[fieldSetCookie] = append(cookies, visitorpass.DeleteClass(false))
