@@ -72,7 +72,7 @@ func TestLearnWritesAFileThatIsValid(t *testing.T) {
 	}
 }
 
-// A directory is read as its files are, whatever their order and their compression; it has no hidden files.
+// A directory is read like its files, in any order and compression, without hidden files.
 func TestOpenLogs_OpensFilesOfDirectories(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -168,8 +168,8 @@ func (l *logFiles) open(path string) error {
 	return err
 }
 
-// openDirectory opens the files of a directory, such as those of a rotated log, whose order does not matter because
-// lines are put in order by their time. Hidden files and directories are left out.
+// openDirectory opens the files of a directory, such as the parts of a rotated log. Their order does not matter,
+// because lines are put in order by their time. Hidden files and directories are left out.
 func (l *logFiles) openDirectory(path string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {

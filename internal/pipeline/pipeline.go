@@ -9,6 +9,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"runtime"
@@ -124,9 +125,7 @@ func (p *Pipeline) Wire(c Config, sink tally.Sink) {
 	if p.now = c.Now; p.now == nil {
 		p.now = time.Now
 	}
-	if p.log = c.Gate.Log; p.log == nil {
-		p.log = slog.New(slog.DiscardHandler)
-	}
+	p.log = cmp.Or(c.Gate.Log, slog.New(slog.DiscardHandler))
 	c.Gate.Rules, c.Gate.Hot = c.Rules, p.Hot
 	if sink != nil {
 		c.Tally.Sink = sink

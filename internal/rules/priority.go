@@ -104,8 +104,8 @@ func (l *Limit) checkPriority(v conf.Value) {
 	}
 }
 
-// checkPriorityBurst gives a limit with priority, or one of its values, a burst that can be divided into reserves, and
-// reports a burst that cannot.
+// checkPriorityBurst sets the default burst of a limit with priority, or of one of its values, and reports a burst that
+// is too small to be divided into reserves.
 func (l *Limit) checkPriorityBurst(v conf.Value) {
 	least := leastPriorityBurst(len(l.Priority))
 	switch {

@@ -5,7 +5,7 @@ import "github.com/hotparam/pipeline/hotparam/hottype"
 // warnOfLimits warns about limits of a rule that deny less than they seem to.
 func (p *parser) warnOfLimits() {
 	for i, r := range p.set.Rules {
-		// The rate of a limit with priority is the capacity behind it, which is to be watched before it is reached.
+		// The rate of a limit with priority is the capacity behind it, and keys are hot before they reach the capacity.
 		if l := r.Limit; l.Set && l.Adaptive == nil && len(l.Priority) == 0 && l.Mode != hottype.ModeShadow &&
 			r.Hot.Rate > 0 && float64(l.Spec.Limit)/l.Spec.Window.Seconds() > r.Hot.Rate*(1+1e-6) {
 			p.rules[i].At("limit").Warn("it allows more requests than make a key hot (hot.rate %v/s): a key is hot from "+

@@ -7,7 +7,7 @@ import (
 )
 
 // This file has the laws of readiness and of Sentinels. A process is ready while it can reach a healthy Redis. A
-// process that has known the master keeps it, whatever happens to Sentinels, and reports that too few Sentinels answer.
+// process that has known the master keeps it during any fault of Sentinels, and reports that too few Sentinels answer.
 
 // lookWithin is the maximum time in which a process notices that too few Sentinels answer, or enough: a look takes two
 // thirds of a second, a check of the writes to Redis a second at most, and there is a second between.

@@ -44,7 +44,7 @@ func (r *Redis) watch() {
 	r.listeners[replicaAddr] = listener{replicaNode, new(freezer), r.doAsReplica}
 }
 
-// do answers a command. A Sentinel that is cut off has not heard of the newest epoch.
+// do answers a command. A Sentinel that is cut off does not know the newest epoch.
 func (s *Sentinel) do(peer *server.Peer, args []string) {
 	addr, epoch := redisAddr, "2"
 	if old := s.old.Load().(string); old != "" {
@@ -113,7 +113,7 @@ func (f sentinelFault) String() string {
 		strings.Join(f.behave[:], ", "))
 }
 
-// count returns the number of Sentinels with one of some behaviors.
+// count returns the number of Sentinels that have one of the given behaviors.
 func (f sentinelFault) count(behaviors ...string) (n int) {
 	for _, b := range f.behave {
 		if slices.Contains(behaviors, b) {
@@ -143,7 +143,7 @@ func (p *plan) watchBySentinels(r *rand.Rand) {
 			f.behave[r.IntN(3)] = []string{namesReplica, namesNobody}[r.IntN(2)]
 		}
 		if at == 0 && f.count(isWell) == 0 {
-			f.behave[r.IntN(3)] = isWell // nobody knows the master yet
+			f.behave[r.IntN(3)] = isWell // no process knows the master yet
 		}
 		p.sentinels = append(p.sentinels, f)
 		if short := f.at + between(0, f.took); r.IntN(2) == 0 && short > faultsFrom && short < faultsTo {

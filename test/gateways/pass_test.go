@@ -45,7 +45,7 @@ var (
 			"              middlewares: [members, hotparam], service: app}\n"}
 )
 
-// passing holds what the files of a gateway promise about visitor passes and members.
+// passing holds the promises of the files of a gateway about visitor passes and members.
 type passing struct {
 	members []string
 	// keeps is true if the application gets the cookies of passes.

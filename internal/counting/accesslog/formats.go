@@ -145,8 +145,8 @@ func (p *Parser) setCustom(text string) error {
 }
 
 // Parse parses one line without its line end into e. Before that it removes the log's wrapping and the head that syslog
-// writes before a line. It returns ErrSkip for lines without a request, and an
-// *Error for broken ones. After an error e must not be used.
+// writes before a line. It returns ErrSkip for lines without a request, and an *Error for broken ones. After an error e
+// must not be used.
 func (p *Parser) Parse(line string, e *Entry) error {
 	*e = Entry{}
 	e.Request.Header = &e.header

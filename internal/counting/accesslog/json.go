@@ -66,6 +66,9 @@ var known = [roles][]string{
 		"http.request.referrer", "httpRequest.referer", "ClientRequestReferer"},
 }
 
+// nameFields is the remedy for fields with unknown names.
+const nameFields = "name it by --log-format json:time=FIELD,client=FIELD,target=FIELD"
+
 // parseObject parses one JSON object.
 func (p *Parser) parseObject(line string, e *Entry) error {
 	if line[0] != '{' {
@@ -88,10 +91,9 @@ func (p *Parser) parseObject(line string, e *Entry) error {
 	}
 	switch {
 	case emptyIfDash(r.time) == "":
-		return &Error{"line has no field with the time; name it by --log-format json:time=FIELD,client=FIELD,target=FIELD", line}
+		return &Error{"line has no field with the time; " + nameFields, line}
 	case r.request == "" && r.target == "" && r.path == "":
-		return &Error{"line has no field with the target; name it by --log-format json:time=FIELD,client=FIELD,target=FIELD",
-			line}
+		return &Error{"line has no field with the target; " + nameFields, line}
 	}
 	switch {
 	case p.named[roleNames[roleClient]] != "":
@@ -150,7 +152,7 @@ func newKnownFields() *knownField {
 		for i, name := range names {
 			u := use{role, 2 * i, name == "remote_host"}
 			root.add(strings.Split(name, "."), u)
-			if u.rank++; strings.Contains(name, ".") { // also as one name, in flat objects
+			if u.rank++; strings.Contains(name, ".") { // flat objects have the whole name as one field
 				root.add([]string{name}, u)
 			}
 		}

@@ -91,7 +91,7 @@ func isTarget(got, want string) bool {
 	return got == want || strings.HasPrefix(got, "accesslog: ") && strings.Contains(got, want)
 }
 
-// A line of a connection without a request says so in each format.
+// The error of a line without a request names this reason in each format.
 func TestParse_FindsNoRequest(t *testing.T) {
 	t.Parallel()
 	for format, line := range map[accesslog.Format]string{

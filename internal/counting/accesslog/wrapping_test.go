@@ -58,7 +58,7 @@ var carried = map[accesslog.Format]string{
 	accesslog.ELB:      `2026-09-21T14:13:20.000000Z lb %s:34140 192.168.1.48:80 0.1 0.1 0.1 200 200 0 710 "GET http://h:80/topic?id=42 HTTP/1.1" "curl/8" - -`,
 }
 
-// A line has its client and its target whatever carried it.
+// A line has its client and its target in every wrapping.
 func TestOpen_UnwrapsLines(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range wrappings {

@@ -139,7 +139,7 @@ func TestPriority_KnowsGrants(t *testing.T) {
 	}
 }
 
-// A limiter that has no secret yet gives no pass, and asks nobody to wait for one.
+// A limiter without a secret issues no pass, and its denials do not wait for a pass.
 func TestPass_NeedsASecret(t *testing.T) {
 	t.Parallel()
 	for _, p := range []*visitorpass.Passes{nil, visitorpass.New("test")} {

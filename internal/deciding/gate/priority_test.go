@@ -36,7 +36,7 @@ func (b *bundle) askAs(target, class string, cost int64) hottype.Verdict {
 }
 
 // A request is allowed if and only if the bucket of the key, counted in fractions, holds its cost beside the reserve of
-// its place, whatever was asked for before. So a place never has less than if those after it did not exist above their
+// its place, after any requests before. So a place never has less than if those after it did not exist above their
 // reserve, and all together never have more than the bucket.
 func TestPriority_IsOneBucketWithReserves(t *testing.T) {
 	t.Parallel()

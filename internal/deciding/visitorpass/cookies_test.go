@@ -13,7 +13,8 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 )
 
-// TestStrip_IsSplittingAtSemicolons strips random lines, and holds the cookies that are left to the ones before.
+// TestStrip_IsSplittingAtSemicolons strips random lines, and compares the cookies that are left with the cookies
+// before.
 func TestStrip_IsSplittingAtSemicolons(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -38,7 +39,7 @@ func TestStrip_IsSplittingAtSemicolons(t *testing.T) {
 	})
 }
 
-// ownCookies holds the cookies of passes among those of TestStrip_IsSplittingAtSemicolons.
+// ownCookies holds the cookies of passes in the lines of TestStrip_IsSplittingAtSemicolons.
 var ownCookies = map[string]bool{"hotparam_12ef=x": true, "hotparam_99ff=": true,
 	"__Host-hotparam_class=member.x": true}
 

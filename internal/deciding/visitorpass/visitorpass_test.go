@@ -33,7 +33,7 @@ func hasPass(p *visitorpass.Passes, now time.Time, cookies, client string) bool 
 	return ok
 }
 
-// TestPasses_HaveFixedForm holds names, bytes and signatures to what other limiters of a namespace expect.
+// TestPasses_HaveFixedForm holds names, bytes and signatures to the form that other limiters of a namespace expect.
 func TestPasses_HaveFixedForm(t *testing.T) {
 	t.Parallel()
 	p := passesAt("shop", noon)

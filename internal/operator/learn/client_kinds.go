@@ -267,7 +267,7 @@ func (v *visitors) proxyReason() string {
 }
 
 // In a log of at least fewLines lines, clients are no evidence if ownClients of the lines, as a fraction, or more have
-// each a client of their own: nobody came twice.
+// a client of their own: hardly any client came twice.
 const (
 	fewLines   = 200
 	ownClients = 0.95

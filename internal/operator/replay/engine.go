@@ -121,7 +121,7 @@ func (e *engine) replayRequest(ctx context.Context, s *Seen) {
 	now, req := s.At, s.Request
 	e.evaluateUntil(now)
 	req.Client = e.gate.Rules().IP.ClientOf(req.Client)
-	req.FromProxy = true // the fields are those that the server in front has logged
+	req.FromProxy = true // the server in front has logged the fields
 	id, known := e.clientRow(req)
 	e.counted, e.malformed = e.counted[:0], false
 	e.decided = e.gate.Decide(ctx, now, req)

@@ -26,8 +26,8 @@ type source struct {
 // refusals counts the malformed lines of a source by their reason.
 type refusals map[string]*Refused
 
-// maxReasons bounds the reasons that are counted for a source. Reasons are those of the table of formats, so that only
-// a log with many lines of #Fields has more.
+// maxReasons bounds the reasons that are counted for a source. The formats have few reasons, so that only a log with
+// many lines of #Fields has more.
 const maxReasons = 64
 
 func (r *refusals) add(reason string, line int64, text string) {
@@ -45,7 +45,8 @@ func (r *refusals) add(reason string, line int64, text string) {
 	one.Lines++
 }
 
-// mostFrequent returns the reason of most malformed lines, of two the one that occurred first, or nil if there is none.
+// mostFrequent returns the reason of most malformed lines, or nil if there is no malformed line. Of two equally
+// frequent reasons it returns the reason that occurred first.
 func (r refusals) mostFrequent() (most *Refused) {
 	for _, one := range r {
 		if most == nil || one.Lines > most.Lines || one.Lines == most.Lines && one.Line < most.Line {

@@ -235,8 +235,7 @@ func (s *SourceReport) Summary() string {
 	text += fmt.Sprintf(", %s lines", Grouped(s.Lines))
 	if r := s.Refused; r != nil {
 		text += fmt.Sprintf(", %s refused, of which %s like line %d: %s", Grouped(s.Malformed), Grouped(r.Lines),
-			r.Line,
-			Printable(r.Example))
+			r.Line, Printable(r.Example))
 	}
 	return text
 }

@@ -75,7 +75,7 @@ func TestDecider_AnswersWithVerdicts(t *testing.T) {
 	}
 }
 
-// The cookie of a pass is for TLS where the caller says that the client uses TLS.
+// The cookie of a pass is for TLS if the caller states that the client uses TLS.
 func TestDecider_HandsOutPassesByScheme(t *testing.T) {
 	t.Parallel()
 	for proto, want := range map[string]string{`"https"`: "__Host-hotparam_", `"http"`: "hotparam_", `[]`: "hotparam_",

@@ -113,7 +113,7 @@ func TestHandler_AnswersInEachDialect(t *testing.T) {
 	}
 }
 
-// A denial hands the client its pass, in a cookie for TLS where the gateway says that the client uses TLS.
+// A denial hands the client its pass, in a cookie for TLS if the gateway states that the client uses TLS.
 func TestHandler_HandsOutPasses(t *testing.T) {
 	t.Parallel()
 	const attributes = "hotparam_0a1b=pass; Path=/; Max-Age=86400; HttpOnly; SameSite=Lax"

@@ -42,7 +42,7 @@ func TestProofs_ReachNoHandler(t *testing.T) {
 	})
 }
 
-// A client with a pass alone gets the responses of the cache, and its own requests are charged as those of its class.
+// A client with a pass alone gets the responses of the cache, and its own requests are charged to its class.
 func TestProofs_KeepTheCache(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, s *site) {
@@ -122,7 +122,7 @@ func TestProofs_LetReadersIn(t *testing.T) {
 	})
 }
 
-// A class by a field counts where a trusted proxy has sent it, and these clients are none.
+// A class by a field counts where a trusted proxy has sent it, and these clients are not proxies.
 func TestPriority_IsNotGainedByAField(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, s *site) {

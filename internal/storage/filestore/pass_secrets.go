@@ -38,7 +38,7 @@ type secretsFile struct {
 }
 
 // AgreeOnSecrets returns the stored secrets of the days of proposals. It stores the secret of a proposal, unless that
-// is zero, for a day that has none yet, and forgets the secrets of all other days. With an error the secrets are not on
+// is zero, for a day without a secret, and forgets the secrets of all other days. With an error the secrets are not on
 // the disk.
 func (s *PassSecrets) AgreeOnSecrets(_ context.Context,
 	proposals []visitorpass.DaySecret) (agreed []visitorpass.DaySecret, err error) {

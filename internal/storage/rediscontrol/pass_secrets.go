@@ -15,7 +15,7 @@ import (
 const secretSlack = time.Hour
 
 // AgreeOnSecrets returns the secrets that all limiters of the namespace have for the days of proposals. It stores the
-// secret of a proposal, unless that is zero, for a day that has none yet. It takes one round trip, or three if it
+// secret of a proposal, unless that is zero, for a day without a secret. It takes one round trip, or three if it
 // stores any. With an error it returns the secrets that it has read.
 func (f *Feed) AgreeOnSecrets(ctx context.Context, proposals []visitorpass.DaySecret) ([]visitorpass.DaySecret, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*f.timeout)

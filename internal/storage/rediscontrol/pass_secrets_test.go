@@ -16,9 +16,9 @@ func secretOf(day int64, b byte) visitorpass.DaySecret {
 	return visitorpass.DaySecret{Day: day, Secret: visitorpass.Secret{b}}
 }
 
-// testLimitersAgreeOnSecrets lets limiters propose at the same time: all get the secret of one of them, which outlives
-// the passes of its day. A limiter without a proposal reads it too, and one that knows it writes it to a Redis that has
-// lost it.
+// testLimitersAgreeOnSecrets lets limiters propose at the same time: all get the secret of the first limiter, which
+// outlives the passes of its day. A limiter without a proposal reads it too, and one that knows it writes it to a Redis
+// that has lost it.
 func testLimitersAgreeOnSecrets(t *testing.T, s server) {
 	today := visitorpass.Day(time.Now())
 	agreed := make([][]visitorpass.DaySecret, 8)

@@ -50,7 +50,7 @@ type Exchange struct {
 	Set func(name, value string) // sets a field of the response
 }
 
-// proofs is the handler of a site, and what it saw of the last request.
+// proofs is the handler of a site, and the parts of the last request that it saw.
 type proofs struct {
 	mu            sync.Mutex
 	grant         string
