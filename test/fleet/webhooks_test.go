@@ -174,9 +174,10 @@ func (l *laws) judgeEvents(now time.Duration) {
 	}
 }
 
-// happened reports whether a fault of some kinds, or of any kind, overlaps the time between from and to.
+// happened reports whether a fault of some kinds, or of any kind, overlaps the time between from and to. A fault that
+// begins or ends at the same instant counts, because their order within an instant is not known.
 func (l *laws) happened(from, to time.Duration, kinds ...string) bool {
 	return slices.ContainsFunc(l.w.plan.faults, func(f fault) bool {
-		return f.at < to && f.end() > from && (len(kinds) == 0 || slices.Contains(kinds, f.kind))
+		return f.at <= to && f.end() >= from && (len(kinds) == 0 || slices.Contains(kinds, f.kind))
 	})
 }
