@@ -169,7 +169,8 @@ func (l *laws) judgeEvents(now time.Duration) {
 	if began > 1 && !l.happened(from, now) {
 		l.breach("event-repeated", "%s became hot %d times", viral, began)
 	}
-	if last == notify.Hot {
+	canTell := func(a *Aggregator) bool { return a != nil && l.w.plan.knowsMaster(a.began)+sayWithin < now }
+	if last == notify.Hot && slices.ContainsFunc(l.w.aggregators, canTell) {
 		l.breach("event-missing", "the webhook does not know that %s is cold again", viral)
 	}
 }

@@ -130,14 +130,15 @@ func (s *sentinels) findMaster(ctx context.Context) (foundMaster, error) {
 	return found, nil
 }
 
-// askAll asks all Sentinels until a majority has answered, or until within has passed. It returns the master of the
-// newest configuration or "", the number of Sentinels that named one, and the errors of the others.
+// askAll asks all Sentinels until a majority has answered, until within has passed, or until ctx is canceled, which the
+// client of a connection does not notice while it reads. It returns the master of the newest configuration or "", the
+// number of Sentinels that named one, and the errors of the others.
 func (s *sentinels) askAll(ctx context.Context, within time.Duration) (addr string, heard int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+	limited, cancel := context.WithTimeout(ctx, within)
 	answers := make(chan masterReply, len(s.nodes))
 	var asking sync.WaitGroup
 	for _, n := range s.nodes {
-		asking.Go(func() { answers <- s.askSentinel(ctx, n) })
+		asking.Go(func() { answers <- s.askSentinel(limited, n) })
 	}
 	s.asked.Go(func() { // later answers are not needed, but their connections are
 		asking.Wait()
@@ -146,7 +147,12 @@ func (s *sentinels) askAll(ctx context.Context, within time.Duration) (addr stri
 	var newest masterReply
 	var errs []error
 	for heard <= len(s.nodes)/2 && heard+len(errs) < len(s.nodes) {
-		a := <-answers
+		var a masterReply
+		select {
+		case a = <-answers:
+		case <-ctx.Done():
+			return newest.addr, heard, errors.Join(append(errs, ctx.Err())...)
+		}
 		if a.err != nil {
 			errs = append(errs, a.err)
 			continue
@@ -159,16 +165,25 @@ func (s *sentinels) askAll(ctx context.Context, within time.Duration) (addr stri
 	return newest.addr, heard, errors.Join(errs...)
 }
 
-// firstMaster asks servers for their own role, side by side, and returns the first in addrs that is a master.
+// firstMaster asks servers for their own role, side by side, and returns the first in addrs that is a master. Like
+// askAll, it does not wait for answers when ctx is canceled.
 func (s *sentinels) firstMaster(ctx context.Context, within time.Duration, addrs []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	errs := make([]error, len(addrs))
+	limited, cancel := context.WithTimeout(ctx, within)
+	errs, answered := make([]error, len(addrs)), make(chan struct{})
 	var asking sync.WaitGroup
 	for i, addr := range addrs {
-		asking.Go(func() { errs[i] = s.checkMaster(ctx, addr) })
+		asking.Go(func() { errs[i] = s.checkMaster(limited, addr) })
 	}
-	asking.Wait()
+	s.asked.Go(func() {
+		asking.Wait()
+		cancel()
+		close(answered)
+	})
+	select {
+	case <-answered:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 	if i := slices.Index(errs, nil); i >= 0 {
 		return addrs[i], nil
 	}

@@ -3,6 +3,7 @@ package redisclient
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -205,6 +206,30 @@ func TestSentinels_FindMasterWhenHalfDead(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// A caller that is canceled gets its answer at once, whether Sentinels or the server that they name are silent. A
+// subscription would otherwise hold its lock for as long as they are asked, and its Close would wait for the lock.
+func TestSentinels_AnswerCanceledCallers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, h := range map[string]halfDead{
+			"Sentinels": {sentinelAddrs[0]: hangs, sentinelAddrs[1]: hangs, sentinelAddrs[2]: hangs},
+			"server": {sentinelAddrs[0]: isWell, sentinelAddrs[1]: refuses, sentinelAddrs[2]: refuses,
+				newMaster: hangs},
+		} {
+			s := h.sentinels("")
+			ctx, cancel := context.WithCancel(t.Context())
+			const after = callTime / 10
+			time.AfterFunc(after, cancel)
+			began := time.Now()
+			_, err := s.findMaster(ctx)
+			if took := time.Since(began); !errors.Is(err, context.Canceled) || took != after {
+				t.Errorf("%s: %v after %v, want %v after %v", name, err, took, context.Canceled, after)
+			}
+			s.close()
 		}
 	})
 }
