@@ -25,11 +25,12 @@ import (
 )
 
 const (
-	queue     = 4096    // lines that wait for the writer
-	maxTarget = 8 << 10 // in bytes; of a longer target only the path is written
-	maxPath   = 1 << 10 // in bytes; of a longer path only the beginning is written
-	maxAgent  = 256
+	maxQueue = 4096 // lines that wait for the writer
+	maxAgent = 256
 )
+
+// recordedTarget has room for any target that a rule reads.
+var recordedTarget = targetBounds{8 << 10, 1 << 10}
 
 // ErrFull is the error of a recorder that has written Config.MaxBytes.
 var ErrFull = errors.New("requestlog: all that may be written is written")
@@ -46,24 +47,24 @@ type Config struct {
 // Recorder records the requests that pass Wrap while Run runs. Any number of goroutines may call its methods, but Run
 // only once.
 type Recorder struct {
-	cfg             Config
-	on              atomic.Bool
-	lines           chan []byte
-	written, missed atomic.Int64
+	cfg     Config
+	on      atomic.Bool
+	queue   queue
+	written atomic.Int64
 }
 
 func New(cfg Config) *Recorder {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Recorder{cfg: cfg, lines: make(chan []byte, queue)}
+	return &Recorder{cfg: cfg, queue: queue{lines: make(chan []byte, maxQueue)}}
 }
 
 // Written returns the number of recorded requests.
 func (r *Recorder) Written() int64 { return r.written.Load() }
 
 // Dropped returns the number of requests that were left out because the queue was full.
-func (r *Recorder) Dropped() int64 { return r.missed.Load() }
+func (r *Recorder) Dropped() int64 { return int64(r.queue.dropped.Load()) }
 
 func (r *Recorder) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -76,18 +77,9 @@ func (r *Recorder) Wrap(next http.Handler) http.Handler {
 			if e.Status = status; status == http.StatusTooManyRequests {
 				e.Status = 0 // a limit's status is not the target's
 			}
-			r.queueLine(accesslog.AppendJSONL(nil, e))
+			r.queue.put(accesslog.AppendJSONL(nil, e))
 		})
 	})
-}
-
-// queueLine queues a line. It does not block.
-func (r *Recorder) queueLine(line []byte) {
-	select {
-	case r.lines <- line:
-	default:
-		r.missed.Add(1)
-	}
 }
 
 type loggedHeaders struct{ agent, referer string }
@@ -109,25 +101,11 @@ func (r *Recorder) newEntry(req *http.Request) *accesslog.Entry {
 	}
 	agent := req.Header.Get("User-Agent")
 	e := &accesslog.Entry{Second: now.Unix(), Nanos: int32(now.Nanosecond())}
-	e.Request = hottype.Request{Method: req.Method, Host: req.Host, Target: shortenTarget(req.RequestURI),
+	e.Request = hottype.Request{Method: req.Method, Host: req.Host, Target: req.RequestURI,
 		Client: r.cfg.Clients.Of(req), Header: loggedHeaders{strings.Clone(agent[:min(len(agent), maxAgent)]), referer}}
-	e.Request.Target = escapeTarget(r.cfg.Rules().RedactTarget(&e.Request))
+	e.Request.Target = recordedTarget.writtenTarget(r.cfg.Rules(), &e.Request)
 	e.Request.Host = ""
 	return e
-}
-
-// shortenTarget cuts a target that is longer than any that a rule reads.
-func shortenTarget(target string) string {
-	if len(target) <= maxTarget {
-		return target
-	}
-	path, _, _ := strings.Cut(target, "?")
-	return path[:min(len(path), maxPath)]
-}
-
-// escapeTarget escapes all bytes that are not printable ASCII, because a client may send the same target escaped.
-func escapeTarget(target string) string {
-	return string(httplimit.AppendEscaped(nil, target, func(c byte) bool { return c > ' ' && c < 0x7f }))
 }
 
 // Run records until ctx ends and then returns nil, or until it cannot go on and then returns the reason: ErrFull, or an
@@ -148,14 +126,14 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 	for {
 		select {
-		case line := <-r.lines:
+		case line := <-r.queue.lines:
 			if err := write(line); err != nil {
 				return err
 			}
 		case <-ctx.Done():
 			r.on.Store(false)
-			for n := len(r.lines); n > 0; n-- {
-				if err := write(<-r.lines); err != nil {
+			for n := len(r.queue.lines); n > 0; n-- {
+				if err := write(<-r.queue.lines); err != nil {
 					return err
 				}
 			}
