@@ -10,10 +10,10 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// deferCount returns a function that counts the request with its last verdict. The function keeps nothing of the
-// decision.
-func (d *decision) deferCount() func(last *verdict.Verdict) {
-	counters, keys := d.counters, slices.Clone(d.keys)
+// deferCount returns a function that counts the request with its last verdict, and reports its denial. v is the first
+// verdict. The function keeps nothing of the decision.
+func (d *decision) deferCount(v *verdict.Verdict) func(last *verdict.Verdict) {
+	counters, keys, report := d.counters, slices.Clone(d.keys), d.deferDenial(v)
 	return func(last *verdict.Verdict) {
 		for i := range keys {
 			k := &keys[i]
@@ -22,6 +22,9 @@ func (d *decision) deferCount() func(last *verdict.Verdict) {
 			}
 		}
 		counters.countVerdict(last)
+		if report != nil {
+			report(last)
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 }
 
 func (g *Gate) takeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v verdict.Verdict) {
-	defer g.finishVerdict(&v)
+	defer g.recoverVerdict(&v)
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.cost = g.cur.Load(), now, cost
 	v.Allowed, v.Reason, v.Rule, v.Mode = true, hottype.ReasonOverride, l.local.rule, hottype.ModeEnforce
@@ -49,6 +49,6 @@ func (g *Gate) takeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 	g.take(ctx, d, &v)
 	g.judgeWatched(ctx, d, &v) // for a limit in shadow mode
 	d.counters.countVerdict(&v)
-	g.releaseDecision(d)
+	g.endDecision(d, &v)
 	return v
 }

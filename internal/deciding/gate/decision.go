@@ -57,6 +57,8 @@ type requestState struct {
 	upstream *adaptive.Upstream // nil if no limit follows it
 	blocked  int                // index+1 of the first key that is blocked, or 0
 	lease    *verdict.Lease     // of the slots that were acquired, or nil
+	// wouldDeny is the result of the limit in shadow mode that would have denied first, or nil if that is not a limit.
+	wouldDeny *limit.Result
 
 	longPath      bool // the path is beyond the bounds: the request has no keys, and is denied
 	exemptAddress bool // ip.exempt contains the client's address

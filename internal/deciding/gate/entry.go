@@ -33,12 +33,12 @@ func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) 
 // releases the lease of the verdict and reports the status of the response; only then do limits of requests in flight
 // apply.
 func (g *Gate) Begin(ctx context.Context, now time.Time, req *hottype.Request, releases bool) (v verdict.Verdict) {
-	defer g.finishVerdict(&v)
+	defer g.recoverVerdict(&v)
 	d := g.beginDecision(now, req)
 	d.releases = releases
 	g.countRequest(d)
 	g.decide(ctx, d, &v)
-	g.releaseDecision(d)
+	g.endDecision(d, &v)
 	return v
 }
 
@@ -68,23 +68,24 @@ func (g *Gate) DecideKeysForGateway(ctx context.Context, now time.Time, req *hot
 // decideInTime decides, and denies a request that would have to wait longer than its gateway waits.
 func (g *Gate) decideInTime(ctx context.Context, now time.Time, req *hottype.Request,
 	clientCharged bool) (v verdict.Verdict) {
-	defer g.finishVerdict(&v)
+	defer g.recoverVerdict(&v)
 	d := g.beginDecision(now, req)
 	d.clientCharged = clientCharged
 	g.countRequest(d)
 	g.decide(ctx, d, &v)
-	g.releaseDecision(d)
-	if v.Wait <= 0 {
-		return v
-	}
-	longest := gatewayWait
-	if end, ok := ctx.Deadline(); ok {
-		longest = time.Until(end) - answerTime
-	}
-	if v.Wait > longest {
+	if v.Wait > 0 && v.Wait > longestWait(ctx) {
 		v.Allowed, v.RetryAfter, v.Wait = false, v.Wait, 0
 	}
+	g.endDecision(d, &v)
 	return v
+}
+
+// longestWait returns the longest wait of a request whose gateway waits until the deadline of ctx.
+func longestWait(ctx context.Context) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return time.Until(end) - answerTime
+	}
+	return gatewayWait
 }
 
 // DecideForCache decides like Begin, for a caller that has a response cache. Its answers cost the upstream nothing, so
@@ -93,26 +94,26 @@ func (g *Gate) decideInTime(ctx context.Context, now time.Time, req *hottype.Req
 // charges stay if the keys deny. count is nil if Verdict.Cache is nil.
 func (g *Gate) DecideForCache(ctx context.Context, now time.Time, req *hottype.Request) (v verdict.Verdict,
 	count func(last *verdict.Verdict)) {
-	defer g.finishVerdict(&v)
+	defer g.recoverVerdict(&v)
 	d := g.beginDecision(now, req)
 	d.mayCache, d.releases = true, true
 	g.countRequest(d)
 	g.decide(ctx, d, &v)
 	if v.Cache != nil {
-		count = d.deferCount()
+		count = d.deferCount(&v)
 	}
-	g.releaseDecision(d)
+	g.endDecision(d, &v)
 	return v, count
 }
 
 // ChargeKeys decides by the limits of its keys alone whether a request that DecideForCache left to a response cache may
 // go to the upstream. It counts neither the request nor the verdict.
 func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v verdict.Verdict) {
-	defer g.finishVerdict(&v)
+	defer g.recoverVerdict(&v)
 	d := g.beginDecision(now, req)
 	d.keysOnly, d.releases = true, true
 	g.decide(ctx, d, &v)
-	g.releaseDecision(d)
+	g.endDecision(d, &v)
 	return v
 }
 
@@ -153,15 +154,23 @@ func (g *Gate) countRequest(d *decision) {
 	}
 }
 
-// finishVerdict ends a decision in one of two ways. It turns a panic into a verdict that lets the request pass, or else
-// prolongs the RetryAfter of a denial by a random part of Config.RetryJitter, so that clients that are denied together
-// do not retry together. This jitter is for all clients; the page for people adds one of its own (reloadJitter in
-// package httplimit).
-func (g *Gate) finishVerdict(v *verdict.Verdict) {
+// endDecision prolongs the RetryAfter of a denial by a random part of Config.RetryJitter, so that clients that are
+// denied together do not retry together, reports the denial, and releases the decision. This jitter is for all clients;
+// the page for people adds one of its own (reloadJitter in package httplimit).
+func (g *Gate) endDecision(d *decision, v *verdict.Verdict) {
+	if !v.Allowed && g.cfg.RetryJitter > 0 {
+		v.RetryAfter = withJitter(v.RetryAfter, g.cfg.RetryJitter, rand.Float64())
+	}
+	if g.cfg.OnDenial != nil {
+		d.reportDenial(v) // denial.go
+	}
+	g.releaseDecision(d)
+}
+
+// recoverVerdict turns a panic into a verdict that lets the request pass.
+func (g *Gate) recoverVerdict(v *verdict.Verdict) {
 	if p := recover(); p != nil {
 		*v = g.Panicked(p)
-	} else if !v.Allowed && g.cfg.RetryJitter > 0 {
-		v.RetryAfter = withJitter(v.RetryAfter, g.cfg.RetryJitter, rand.Float64())
 	}
 }
 

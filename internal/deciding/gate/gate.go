@@ -128,6 +128,9 @@ type Config struct {
 	// ColdKeys also fills Verdict.Key for requests without a limit, which costs one allocation. A middleware does not
 	// need it, the decision API does.
 	ColdKeys bool
+	// OnDenial is called with each denial, by the goroutine that decides. It must not block, and must not keep what the
+	// request of the denial refers to. nil means that denials are only counted.
+	OnDenial func(Denial)
 	// RetryJitter is the maximum by which Verdict.RetryAfter of a denial is prolonged, at random; it is never
 	// shortened.
 	RetryJitter time.Duration

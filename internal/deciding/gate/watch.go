@@ -41,6 +41,9 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *verdict.Verdict
 			v.Mode = hottype.ModeShadow
 		}
 		if !ok {
+			if v.Allowed && !v.WouldDeny {
+				d.wouldDeny = r
+			}
 			recordWouldDeny(v, m.reason, m.rule)
 		}
 	}
