@@ -22,6 +22,7 @@ var forms = []form{
 	{name: Combined, parse: (*Parser).parseCombined},
 	{name: Events, bare: true, parse: func(_ *Parser, line string, e *Entry) error { return parseEvent(line, e) }},
 	{name: JSONL, parse: func(_ *Parser, line string, e *Entry) error { return parseJSON(line, e) }},
+	{name: Denials, parse: func(_ *Parser, line string, e *Entry) error { return parseDenial(line, e) }},
 	{name: JSON, parse: (*Parser).parseObject},
 	{name: Istio, layout: `[$time_iso8601] "$request" $status $_ $_ $_ "$_" $_ $_ $_ $_ "$http_x_forwarded_for" ` +
 		`"$http_user_agent" "$_" "$host" "$_" $_ $_ $_ $client_port $_ $_`},
