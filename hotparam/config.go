@@ -1,6 +1,7 @@
 package hotparam
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/requestlog"
 	"github.com/hotparam/pipeline/internal/textfile"
 )
 
@@ -32,6 +35,9 @@ type Config struct {
 	// are hot and overrides that are set when Run begins are events too.
 	OnEvent func(Event)
 
+	// Denials is the log of denied requests; the zero value means that there is no log.
+	Denials DenialLog
+
 	// CacheMemory bounds the bytes of the responses that Middleware keeps for hot keys whose rule has a cache; default
 	// 64 MiB.
 	CacheMemory int64
@@ -47,6 +53,40 @@ type Config struct {
 	// Log receives problems when they begin and when they end; default slog.Default(). Lines that repeat are written at
 	// growing intervals, with the number of lines that were not written (suppressed).
 	Log *slog.Logger
+}
+
+// DenialLog is a log with a line for each denied request, and for each request that a limit in shadow mode would have
+// denied. docs/denials.md describes the lines. A request never waits for it, and a log that cannot be written is
+// reported once in Config.Log. Run writes it.
+type DenialLog struct {
+	// To is "stdout", "stderr" or the path of a file, which New creates if it is missing. A second after the file was
+	// moved, a new one is opened. "" means that there is no log.
+	To string
+	// Format is "json" or "logfmt"; "" means JSON.
+	Format string
+	// Rate is the maximum number of lines in a second; 0 means 100, a negative number no maximum. A further line counts
+	// the denials that have none.
+	Rate int
+}
+
+// defaultDenialRate is the Rate of a DenialLog that has none.
+const defaultDenialRate = 100
+
+// open opens the log, or returns nil if there is none.
+func (d DenialLog) open(log *slog.Logger) (*requestlog.Denials, error) {
+	form := cmp.Or(accesslog.DenialForm(d.Format), accesslog.DenialJSON)
+	switch {
+	case d.To == "":
+		return nil, nil
+	case form != accesslog.DenialJSON && form != accesslog.DenialLogfmt:
+		return nil, fmt.Errorf("hotparam: Config.Denials.Format %q must be json or logfmt", d.Format)
+	}
+	l, err := requestlog.OpenDenials(requestlog.DenialsConfig{To: d.To, Form: form,
+		Rate: max(cmp.Or(d.Rate, defaultDenialRate), 0), Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("hotparam: Config.Denials.To: %w", err)
+	}
+	return l, nil
 }
 
 // Shared joins a pipeline with others. It is a [github.com/hotparam/pipeline/hotparam/shared.Config]; New refuses other

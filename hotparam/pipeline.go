@@ -78,8 +78,14 @@ func New(cfg Config) (*Pipeline, error) {
 			RetryJitter: cfg.RetryJitter, Log: cfg.Log},
 		Tally: tally.Config{Log: cfg.Log},
 	}
+	if parts.Denials, err = cfg.Denials.open(cfg.Log); err != nil {
+		return nil, err
+	}
 	p := &Pipeline{}
 	if err = p.connect(&cfg, parts); err != nil {
+		if parts.Denials != nil {
+			parts.Denials.Close()
+		}
 		return nil, fmt.Errorf("hotparam: %w", err)
 	}
 	p.parts.Add(lifecycle.Sources, "requests", p.drain)

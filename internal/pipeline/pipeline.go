@@ -26,6 +26,7 @@ import (
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/requestlog"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/transport/reversedns"
 	"github.com/hotparam/pipeline/internal/wait"
@@ -60,7 +61,9 @@ type Config struct {
 	Rules *rules.Set
 	Gate  gate.Config
 	Tally tally.Config
-	Now   func() time.Time // the clock of this process; default time.Now
+	// Denials is the log of denials, or nil if there is none.
+	Denials *requestlog.Denials
+	Now     func() time.Time // the clock of this process; default time.Now
 }
 
 // Connected is a pipeline that was connected with other processes, with the functions of the connection.
@@ -138,6 +141,11 @@ func (p *Pipeline) Wire(c Config, sink tally.Sink) {
 	c.Gate.Verifier = p.Crawlers
 	p.Passes = visitorpass.New(c.Rules.Namespace)
 	c.Gate.Passes = p.Passes
+	if c.Denials != nil {
+		c.Gate.OnDenial = c.Denials.Record
+		p.Add(lifecycle.Sinks, "denials", c.Denials.Run)
+		p.AddStats(func() any { return c.Denials.Stats() })
+	}
 	p.Gate = gate.New(c.Gate)
 }
 

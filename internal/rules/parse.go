@@ -23,7 +23,7 @@ type (
 // ProgramSections are the top-level names of a configuration file that hold settings of the programs. A test of package
 // config checks that the list is complete.
 var ProgramSections = []string{
-	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "edge",
+	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "denials", "detect", "edge",
 	"envoy", "etcd", "gate", "graphite", "history", "kafka",
 	"log", "mirror", "names", "notifications", "privacy", "proxy", "redis", "sidecar", "spoe", "state", "statsd",
 	"stop", "tally",

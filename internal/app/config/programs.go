@@ -77,10 +77,11 @@ type Sidecar struct {
 	// none the middleware or collector counts the requests.
 	Count string `group:"counts" name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Destination of the sidecar's counts: ${enum}."`
 	Counts
-	Redis Redis `embed:"" prefix:"redis."`
-	State State `embed:"" prefix:"state."`
-	Gate  Gate  `embed:"" prefix:"gate."`
-	Admin Admin `embed:"" prefix:"admin."`
+	Redis   Redis   `embed:"" prefix:"redis."`
+	State   State   `embed:"" prefix:"state."`
+	Gate    Gate    `embed:"" prefix:"gate."`
+	Denials Denials `embed:"" prefix:"denials."`
+	Admin   Admin   `embed:"" prefix:"admin."`
 }
 
 // Gateways are the listeners for gateways and services.
@@ -105,6 +106,7 @@ type Serve struct {
 	Tally         Tally         `embed:"" prefix:"tally."`
 	Detect        Detect        `embed:"" prefix:"detect."`
 	Gate          Gate          `embed:"" prefix:"gate."`
+	Denials       Denials       `embed:"" prefix:"denials."`
 	Admin         Admin         `embed:"" prefix:"admin."`
 }
 

@@ -16,12 +16,13 @@ import (
 // Command holds the flags of cmd/demo and of hotparam demo.
 type Command struct {
 	output.Flags
-	Duration    time.Duration `default:"40s" help:"Duration; 0: until Ctrl-C."`
-	Topics      int           `default:"3000" help:"Topics of the site, 10 to 1000000."`
-	Listen      string        `name:"proxy.listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Address of the proxy (default: a free port)."`
-	Admin       string        `name:"admin.listen" placeholder:"HOST:PORT" help:"Address of the dashboard (default: 127.0.0.1:9180, or a free port if that one is taken)."`
-	Headless    bool          `help:"No dashboard and no colours."`
-	PrintConfig bool          `help:"Print the rules of the demo as a file to start from, and exit."`
+	Duration    time.Duration  `default:"40s" help:"Duration; 0: until Ctrl-C."`
+	Topics      int            `default:"3000" help:"Topics of the site, 10 to 1000000."`
+	Listen      string         `name:"proxy.listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Address of the proxy (default: a free port)."`
+	Admin       string         `name:"admin.listen" placeholder:"HOST:PORT" help:"Address of the dashboard (default: 127.0.0.1:9180, or a free port if that one is taken)."`
+	Denials     config.Denials `embed:"" prefix:"denials."`
+	Headless    bool           `help:"No dashboard and no colours."`
+	PrintConfig bool           `help:"Print the rules of the demo as a file to start from, and exit."`
 }
 
 // RunTo checks the flags and shows the demo on out. If the result is one value, the story goes to standard error, and

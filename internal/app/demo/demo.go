@@ -263,6 +263,6 @@ func serveSettings(opts Options, site, state string) config.Serve {
 	cfg.Proxy.Listen, cfg.Proxy.Upstream = opts.Listen, "http://"+site
 	cfg.Admin.Listen = opts.Admin
 	cfg.Proxy.MaxConnections, cfg.Admin.MaxConnections = 4*connections, connections // any machine has enough files
-	cfg.State.Dir = state
+	cfg.State.Dir, cfg.Denials = state, opts.Denials
 	return cfg
 }

@@ -123,6 +123,9 @@ func (s *sidecar) buildParts(ctx context.Context, set *rules.Set, version string
 	parts := pipeline.Config{Rules: set, Gate: program.GateConfig(cfg.Gate, cfg.Answer, s.log),
 		Tally: program.TallyConfig(cfg.Tally, s.log)}
 	parts.Gate.Budget, parts.Gate.ColdKeys = cfg.Gate.Budget, true
+	if parts.Denials, err = program.OpenDenials(cfg.Denials, s.log); err != nil {
+		return err
+	}
 	s.parts = distributed.New(parts, shared)
 	if cfg.Proxy.Listen != "" {
 		plain := func(h http.Handler) http.Handler { return h }

@@ -145,6 +145,9 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	}
 	parts := pipeline.Config{Rules: set, Gate: GateConfig(cfg.Gate, cfg.Answer, opts.Log),
 		Tally: TallyConfig(cfg.Tally, opts.Log)}
+	if parts.Denials, err = OpenDenials(cfg.Denials, opts.Log); err != nil {
+		return nil, errors.Join(err, l.overrides.Close())
+	}
 	parts.Gate.Overrides = rules.SortedOverrides(live)
 	if l.parts, err = pipeline.InProcess(parts, found); err != nil {
 		return nil, errors.Join(err, l.overrides.Close())

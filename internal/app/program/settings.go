@@ -6,12 +6,15 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
@@ -23,6 +26,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/serving/requestlog"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
@@ -39,6 +43,22 @@ func TallyConfig(cfg config.Tally, log *slog.Logger) tally.Config {
 func GateConfig(cfg config.Gate, answer config.Answer, log *slog.Logger) gate.Config {
 	return gate.Config{Local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.MaxSubjects}),
 		Instance: lifecycle.InstanceName(cfg.Instance), RetryJitter: answer.RetryJitter, Log: log}
+}
+
+// OpenDenials opens the log of denials, or returns nil if the settings name no log. Its file is opened again on SIGHUP,
+// which does not end the program from now on.
+func OpenDenials(cfg config.Denials, log *slog.Logger) (*requestlog.Denials, error) {
+	if cfg.Log == "" {
+		return nil, nil
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	l, err := requestlog.OpenDenials(requestlog.DenialsConfig{To: cfg.Log, Form: accesslog.DenialForm(cfg.Format),
+		Rate: cfg.Rate, Reopen: hup, Log: log})
+	if err != nil {
+		return nil, config.Usage("--denials.log: %w", err)
+	}
+	return l, nil
 }
 
 // DetectConfig returns the configuration of the detection for the settings.

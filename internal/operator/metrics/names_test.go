@@ -31,6 +31,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/forwardauth"
 	"github.com/hotparam/pipeline/internal/serving/mirror"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/serving/requestlog"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/serving/spoe"
 	"github.com/hotparam/pipeline/internal/storage/historystore"
@@ -74,6 +75,7 @@ func groups() []group {
 		of[auth.GuardStats]("edge, callers", "limiter-sidecar, serve", "hotparam_edge"),
 		of[metrics.SecretFileStats]("token_file", "all"),
 		of[metrics.GatewayStats]("gateways", "limiter-sidecar, serve"),
+		of[requestlog.DenialStats]("denials", "limiter-sidecar, serve"),
 		of[redislimits.WindowsStats]("windows", "limiter-sidecar"),
 		of[rediscontrol.Stats]("redis", "limiter-sidecar, aggregator"),
 		of[redisclient.Stats]("redis_server", "limiter-sidecar, aggregator"),

@@ -1,10 +1,12 @@
-// Package requestlog records the requests that pass, for a while, so that learn can read them as a log.
+// Package requestlog writes lines about requests. A [Recorder] records the requests that pass, for a while, so that
+// learn can read them as a log. [Denials] is the log of denied requests.
 //
 //	handlers ──> [queue of lines] ──> one writer ──> JSONL, up to Config.MaxBytes bytes
+//	gate ──> rate ──> [queue of lines] ──> one writer ──> a file that may be moved, or standard output or error
 //
-// A request never waits for the log: if the queue is full, its line is left out and counted. A line has the time, the
-// client, the method, the target as rules redact it, the status, the user agent, and whether there was a Referer, but
-// no other header and no body. A line is short even if a target is long.
+// A request never waits for a log: if the queue is full, its line is left out and counted. A line has the target as
+// rules redact it, of a Recorder also the user agent and whether there was a Referer, but no other header and no body.
+// A line is short even if a target is long.
 package requestlog
 
 import (
