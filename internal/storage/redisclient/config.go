@@ -191,7 +191,8 @@ func (cfg Config) newDialer() dialFunc {
 		return cfg.Dial
 	}
 	if cfg.TLS || cfg.TLSFiles != (tlsfiles.Files{}) {
-		return dialTLS(cfg.TLSFiles) // within dialTimeout: a call that ends first would not name the reason
+		// A call that ends before the handshake would not name the reason.
+		return dialTLS(cfg.TLSFiles, max(dialTimeout, cfg.Timeout/2))
 	}
 	return redis.NewDialer(&redis.Options{DialTimeout: max(dialTimeout, cfg.Timeout)})
 }

@@ -19,14 +19,14 @@ import (
 const tlsSetting = "redisclient: tls_"
 
 // dialTLS returns a function that makes connections with TLS. It reads the files for each connection, so certificates
-// may be renewed while programs run.
-func dialTLS(files tlsfiles.Files) func(ctx context.Context, network, addr string) (net.Conn, error) {
+// may be renewed while programs run. A handshake ends within a time, and then the error names the reason.
+func dialTLS(files tlsfiles.Files, within time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := files.Client(tlsSetting)
 		if err != nil {
 			return nil, err
 		}
-		conn, err := redis.NewDialer(&redis.Options{DialTimeout: dialTimeout, TLSConfig: c})(ctx, network, addr)
+		conn, err := redis.NewDialer(&redis.Options{DialTimeout: within, TLSConfig: c})(ctx, network, addr)
 		if err != nil {
 			return nil, fmt.Errorf("%w%s", err, remedyOf(err))
 		}
