@@ -174,6 +174,7 @@ func newAlone(cfg *Config, parts pipeline.Config) (*pipeline.Connected, *filesto
 		}
 	}
 	p.KeepSecrets(store.PassSecrets(cfg.Log))
+	p.KeepBases(store.Latencies(""))
 	p.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
 		wait.Every(ctx, time.Minute, func() {
 			if _, err := store.Trim(time.Now()); err != nil {

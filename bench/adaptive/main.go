@@ -1,6 +1,7 @@
 // Command adaptive runs the controller of adaptive limits on a simulated upstream, beside a sweep of fixed limits:
 //
 //	go run ./adaptive              # the table of RESULTS.md, and its pictures
+//	go run ./adaptive -calm        # its table of sites that are not overloaded
 //	go run ./adaptive "onset 10 x" # one scenario, second by second
 //	go run ./adaptive -real FILE   # the table and pictures of a run of TestAdaptiveLimit_FindsCapacityAcrossLimiters
 //	go run ./adaptive -demo FILE   # the picture of a run of hotparam demo -o json
@@ -30,9 +31,12 @@ func main() {
 	demo := flag.String("demo", "", "result of hotparam demo -o json")
 	rows := flag.String("rows", "", "only the rows of scenarios whose names match")
 	draws := flag.Int("randoms", randoms, "how many random scenarios the last row has")
+	calm := flag.Bool("calm", false, "only the table of sites that are not overloaded")
 	flag.Parse()
 	var err error
 	switch {
+	case *calm:
+		calmTable()
 	case *real != "":
 		err = showReal(*real)
 	case *demo != "":

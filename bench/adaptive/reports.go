@@ -35,7 +35,7 @@ func (w *world) complete(t float64) {
 
 // send sends the report of the second that ends at t.
 func (w *world) send(t float64) {
-	w.seen.At, w.seen.InFlight = clock(t), w.area
+	w.seen.At, w.seen.InFlight, w.seen.Limiters = clock(t), w.area, w.limiters
 	for i, n := range w.coming {
 		w.coldOf[i] += (n - w.coldOf[i]) / 2
 		w.coming[i] = 0

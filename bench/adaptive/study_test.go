@@ -70,6 +70,20 @@ func TestController_DoesNotLimitQuiet(t *testing.T) {
 	}
 }
 
+// An upstream at seven tenths of its capacity is hardly ever overloaded by chance, behind one limiter or several.
+func TestController_DeniesHardlyAnythingBelowTheCapacity(t *testing.T) {
+	t.Parallel()
+	for _, servers := range []int{4, 16} {
+		for _, sigma := range []float64{0.25, 0.5} {
+			for _, limiters := range []int{1, 5, 10} {
+				if denied := calm(servers, limiters, sigma).denied(3); denied > 0.1 {
+					t.Errorf("%d servers, sigma %v, %d limiters: %.2f %% denied", servers, sigma, limiters, denied)
+				}
+			}
+		}
+	}
+}
+
 // A stall costs the requests of its seconds. Ten seconds after it everything is as before.
 func TestController_RecoversFromAStall(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,6 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/tally"
-	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
@@ -29,7 +28,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/requestlog"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/transport/reversedns"
-	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Pipeline holds the parts that decide, and the parts that feed them. They are in the embedded Stages, to which a
@@ -51,6 +49,7 @@ type Pipeline struct {
 	// Reported, when set before Run, completes each report of this limiter.
 	Reported func(*report.Limiter)
 	cache    *respcache.Cache // nil without a cache
+	bases    BaseStore        // nil if nothing outlives the process
 	now      func() time.Time
 	log      *slog.Logger
 	more     []func() any
@@ -212,38 +211,6 @@ func (p *Pipeline) Execute(now time.Time, c report.Command) (purged int) {
 		}
 	}
 	return 0
-}
-
-// adaptEvery is the interval of the controllers.
-const adaptEvery = time.Second
-
-// Adapt runs the controllers of adaptive limits until ctx ends. now is the clock, read returns the limiters' reports
-// about their upstreams, and apply receives the resulting limits, or nil while no rule adapts.
-func Adapt(ctx context.Context, now func() time.Time, set func() *rules.Set, hot *hotset.Replica,
-	read func(now time.Time) []report.Limiter, apply func(now time.Time, bounds []hottype.UpstreamLimit)) error {
-	var controllers adaptive.Controllers
-	wait.Every(ctx, adaptEvery, func() {
-		now, set := now(), set()
-		var bounds []hottype.UpstreamLimit
-		if len(set.AdaptiveUpstreams()) > 0 {
-			bounds = controllers.Tick(now, set, hot.Hot(now), read(now))
-		}
-		apply(now, bounds)
-	})
-	return nil
-}
-
-// runControllers runs the controllers by the reports of this process alone.
-func (p *Pipeline) runControllers(ctx context.Context) error {
-	upstreams := p.Gate.Upstreams()
-	read := func(now time.Time) []report.Limiter {
-		return []report.Limiter{{At: now, Upstreams: upstreams.Reports(now)}}
-	}
-	return Adapt(ctx, p.now, p.Gate.Rules, p.Hot, read, func(now time.Time, bounds []hottype.UpstreamLimit) {
-		if p.Adapts() {
-			upstreams.SetBounds(now, bounds)
-		}
-	})
 }
 
 // Adapts reports whether a rule has an adaptive limit.

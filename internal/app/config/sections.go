@@ -225,8 +225,8 @@ type Gate struct {
 // State holds the directory of data that survives a restart.
 type State struct {
 	// Directory of the state that survives a restart: the history, the overrides of hotparam serve and its secrets of
-	// visitor passes, a limiter's copy of shared overrides, and the last good copy of rules from a central store. Each
-	// process needs its own directory. Empty for a limiter: no copy.
+	// visitor passes, the latency of upstreams, a limiter's copy of shared overrides, and the last good copy of rules
+	// from a central store. Each process needs its own directory. Empty for a limiter: no copy.
 	Dir string `group:"state" default:"hotparam-state" placeholder:"DIR" help:"Directory of the state that survives a restart."`
 }
 

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -153,10 +155,23 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 		return nil, errors.Join(err, l.overrides.Close())
 	}
 	l.parts.KeepSecrets(l.overrides.PassSecrets(opts.Log))
+	l.parts.KeepBases(l.overrides.Latencies(upstreamURLs(cfg.Proxy, set)))
 	if err := l.listen(ctx, opts); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
+}
+
+// upstreamURLs returns a text that names the upstreams of the proxy, which differs if any of them is another server.
+func upstreamURLs(cfg config.Proxy, set *rules.Set) string {
+	urls := []string{cfg.Upstream}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Upstreams)) {
+		urls = append(urls, name+"="+cfg.Upstreams[name])
+	}
+	for i := range set.Upstreams {
+		urls = append(urls, set.Upstreams[i].Name+"="+set.Upstreams[i].URL)
+	}
+	return strings.Join(urls, " ")
 }
 
 // listen takes the ports: the proxy's, and the admin page's if it has one.

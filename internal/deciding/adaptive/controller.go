@@ -26,6 +26,8 @@ const (
 	pooled             = 10 // most seconds that are judged together
 	stale              = 4 * time.Second
 	initialInFlight    = 10   // requests in flight that are borne before anything is known
+	fittingShare       = 0.9  // share of the capacity up to which demand needs no limit
+	openAfterTicks     = 10   // ticks of such demand after which a limit ends
 	adaptAfterTicks    = 5    // ticks after which a latency counts as the upstream's own
 	searchTicks        = 12   // ticks of the search for the capacity, after the first limited one
 	searchGrowth       = 0.4  // relative growth of the capacity in a tick of the search
@@ -45,6 +47,7 @@ type Controller struct {
 	pool    Measurement
 	seconds float64 // in pool
 
+	baseline
 	estimates
 	recent
 	ticks
@@ -83,6 +86,7 @@ type ticks struct {
 	limited       int // since the first limited one
 	missedTicks   int // in a row in which the target was missed
 	atMinTicks    int // in a row at the minimum
+	fittingTicks  int // in a row in which the demand was below the capacity
 	goodTicks     int // in a row that were good
 }
 
@@ -91,6 +95,7 @@ type ticks struct {
 func New(t rules.UpstreamTarget, least, most float64) *Controller {
 	t.Quantile, t.Errors = cmp.Or(t.Quantile, 0.9), cmp.Or(t.Errors, 0.01)
 	c := &Controller{target: t, min: least, max: most, estimates: estimates{growth: minGrowth}}
+	c.quietFor = quietMargin
 	c.bound = hottype.UpstreamLimit{Rate: most, InFlightCap: math.Inf(1)}
 	return c
 }
@@ -117,7 +122,7 @@ func (c *Controller) Tick(now time.Time, reports []Measurement) hottype.Upstream
 		}
 	}
 	enough := uint64(minQuantileSamples)
-	if c.searching > 0 {
+	if c.searching > 0 || c.probeTicks > 0 {
 		enough = minSearchSamples
 	}
 	if c.seconds == 0 || c.pool.Latency.Count() < enough && c.seconds < pooled {
@@ -137,16 +142,11 @@ func (c *Controller) Tick(now time.Time, reports []Measurement) hottype.Upstream
 func (c *Controller) adjustBound(s *sample) {
 	c.flight = [5]float64{s.flight, c.flight[0], c.flight[1], c.flight[2], c.flight[3]}
 	c.allowed = [3]float64{s.hot + s.cold, c.allowed[0], c.allowed[1]}
-	if c.limited == 0 && s.denied == 0 && (!s.over || s.hot == 0) {
-		// Nothing is limited, but the cap is set before the onset, because from the maximum down the rate alone would
-		// need ten seconds. Trouble while no key is hot proves nothing about a limit.
-		b := hottype.UpstreamLimit{
-			Rate: c.max, InFlightCap: max(initialInFlight, s.ok*s.point), TargetMeanSeconds: s.mean, Why: "not limited",
-		}
-		if s.bad && !c.bound.At.IsZero() {
-			b.InFlightCap, b.TargetMeanSeconds = c.bound.InFlightCap, c.bound.TargetMeanSeconds
-		}
-		c.bound = b
+	if c.probe(s) {
+		return
+	}
+	if c.limited == 0 && !s.crowded && (!s.over || !s.missed || s.hot == 0) { // trouble without hot keys needs no limit
+		c.openBound(s, "not limited")
 		return
 	}
 	if c.limited++; c.limited == 1 {
@@ -157,7 +157,31 @@ func (c *Controller) adjustBound(s *sample) {
 	}
 	c.searching--
 	c.updateCapacity(s)
-	c.setBound(s)
+	if s.over || s.demand()+math.Sqrt(s.demand()) > fittingShare*c.capacity {
+		c.fittingTicks = 0
+		c.setBound(s)
+		return
+	}
+	c.openBound(s, "demand below the capacity")
+	if c.fittingTicks++; c.fittingTicks >= openAfterTicks {
+		c.limited, c.fittingTicks = 0, 0
+	}
+}
+
+// openBound sets the bound of an upstream that is not overloaded. There is a cap before any onset, because from the
+// maximum down the rate alone would need ten seconds. It is so far above the mean of the requests in flight, in all and
+// at each limiter, that requests that come at random do not reach it.
+func (c *Controller) openBound(s *sample, why string) {
+	hot := s.flight * s.hot / max(s.hot+s.cold, 1)
+	peak := hot + 4*math.Sqrt(hot) + 4
+	peak += 1.5 * math.Sqrt(peak*max(0, s.limiters-1))
+	b := hottype.UpstreamLimit{
+		Rate: c.max, InFlightCap: max(initialInFlight, s.ok*s.point, peak), TargetMeanSeconds: s.mean, Why: why,
+	}
+	if s.bad && !c.bound.At.IsZero() && !c.bound.Saturated {
+		b.InFlightCap, b.TargetMeanSeconds = c.bound.InFlightCap, c.bound.TargetMeanSeconds
+	}
+	c.bound = b
 }
 
 // updateCapacity updates the capacity, which is the throughput of the upstream while it is saturated.
@@ -204,7 +228,7 @@ func (c *Controller) updateCapacity(s *sample) {
 		c.growCapacity(s)
 	}
 	if c.limited >= 3 {
-		most, ahead := max(c.allowed[0], c.allowed[1], c.allowed[2]), 1.25
+		most, ahead := max(s.ok, c.allowed[0], c.allowed[1], c.allowed[2]), 1.25
 		if c.searching > 0 {
 			ahead = 1 + searchGrowth
 		}

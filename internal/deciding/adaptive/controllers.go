@@ -14,8 +14,9 @@ const idle = 60
 
 // Controllers has a controller for each upstream that limits follow. It is not for concurrent use.
 type Controllers struct {
-	of   map[string]*upstreamState
-	from map[string]*limiterState
+	of    map[string]*upstreamState
+	from  map[string]*limiterState
+	bases map[string]base // as they are stored
 }
 
 type upstreamState struct {
@@ -43,10 +44,16 @@ func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.HotKey,
 		least, most := rateRange(set, hot, name)
 		one := c.of[name]
 		if target := set.TargetOf(name); one == nil || one.target != target || one.idle > idle {
-			one = &upstreamState{Controller: New(target, least, most), target: target}
+			next := &upstreamState{Controller: New(target, least, most), target: target}
+			if one != nil && one.target.Quantile == target.Quantile && one.known {
+				next.SetBase(one.baseLatency.value)
+			}
+			one = next
+			c.restoreBase(name, one)
 		}
 		known[name] = one
 		one.SetRange(least, most)
+		one.quietFor = quietMargin + longestWindow(set, name).Seconds()
 		b := c.tickController(now, name, one)
 		if b.Name == "" {
 			continue
@@ -77,7 +84,7 @@ func (c *Controllers) recordReports(now time.Time, reports []report.Limiter) {
 
 // tickController ticks one controller. The bound has no name if nothing is known.
 func (c *Controllers) tickController(now time.Time, name string, one *upstreamState) (b hottype.UpstreamLimit) {
-	sum, limiters, fresh := Measurement{}, 0, false
+	sum, fresh := Measurement{}, false
 	age := 0.0
 	for _, from := range c.from {
 		if now.Sub(from.at) > stale {
@@ -85,7 +92,7 @@ func (c *Controllers) tickController(now time.Time, name string, one *upstreamSt
 		}
 		for i := range from.report.Upstreams {
 			if u := &from.report.Upstreams[i]; u.Name == name && sum.add(u) {
-				limiters++
+				sum.Limiters++
 				fresh = fresh || from.fresh
 				age += now.Sub(from.at).Seconds()
 			}
@@ -93,7 +100,7 @@ func (c *Controllers) tickController(now time.Time, name string, one *upstreamSt
 	}
 	if fresh {
 		// A report is about the second before it was written.
-		sum.At = now.Add(-time.Duration((age/float64(limiters) + 0.5) * float64(time.Second)))
+		sum.At = now.Add(-time.Duration((age/float64(sum.Limiters) + 0.5) * float64(time.Second)))
 		if one.idle++; sum.Hot+sum.Denied > 0 {
 			one.idle = 0
 		}
@@ -104,11 +111,11 @@ func (c *Controllers) tickController(now time.Time, name string, one *upstreamSt
 	if bound.At.IsZero() || now.After(one.until) {
 		return b
 	}
-	if limiters == 0 {
+	if sum.Limiters == 0 {
 		one.last.Why = "no reports: the last bound holds"
 		return one.last
 	}
-	bound.Name, bound.Demand, bound.Limiters, bound.At = name, float64(sum.Hot+sum.Denied), limiters, now
+	bound.Name, bound.Demand, bound.Limiters, bound.At = name, float64(sum.Hot+sum.Denied), sum.Limiters, now
 	one.last = bound
 	return bound
 }
@@ -133,6 +140,16 @@ func (r *Measurement) add(u *report.Upstream) bool {
 	r.InFlight += u.InFlight
 	r.Latency.MergePairs(u.Latency, u.LatencySum)
 	return true
+}
+
+// longestWindow returns the longest window in which a key whose limit follows an upstream becomes hot.
+func longestWindow(set *rules.Set, upstream string) (longest time.Duration) {
+	for _, r := range set.Rules {
+		if a := r.Limit.Adaptive; a != nil && a.Upstream == upstream {
+			longest = max(longest, r.Hot.Window)
+		}
+	}
+	return longest
 }
 
 // rateRange returns the range of the total rate of the hot keys that follow an upstream. Before any key is hot, it is

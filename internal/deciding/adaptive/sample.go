@@ -17,6 +17,8 @@ type Measurement struct {
 	OK, Errors int64
 	// InFlight is the mean number of requests under way.
 	InFlight float64
+	// Limiters is the number of limiters that measured.
+	Limiters int
 	// Hot and Cold count the allowed requests, Denied the requests for hot keys that the adaptive limit denied.
 	Hot, Cold, Denied int64
 }
@@ -26,38 +28,40 @@ func (r *Measurement) merge(from *Measurement, seconds float64) {
 	r.OK, r.Errors = r.OK+from.OK, r.Errors+from.Errors
 	r.Hot, r.Cold, r.Denied = r.Hot+from.Hot, r.Cold+from.Cold, r.Denied+from.Denied
 	r.InFlight += (from.InFlight - r.InFlight) / seconds
-	r.At = from.At
+	r.At, r.Limiters = from.At, from.Limiters
 }
 
 // sample is the basis of one tick's judgement: a report in rates, and the values derived from it.
 type sample struct {
 	n                 uint64
-	width             float64 // half the seconds that it covers, at least 1
+	seconds           float64 // that it covers
+	width             float64 // half of them, at least 1
 	lag               float64 // seconds from the middle of the measured time to its effect
 	ok, flight        float64
 	failed, errors    float64 // shares: of all failed, and of failures beyond the upstream's own
 	hot, cold, denied float64
+	limiters          float64
 	mean, quantile    float64 // of latency, seconds
 	target, point     float64 // latency: to be held, and set point
 	allowance, wanted float64 // set points of mean latency and of requests in flight
 	bad, over, missed bool
+	crowded           bool
 }
 
 func (c *Controller) newSample(now time.Time) sample {
 	p, per := &c.pool, 1/c.seconds
 	s := sample{
-		n: p.Latency.Count(), width: max(1, c.seconds/2), lag: now.Sub(p.At).Seconds() + 0.6,
+		n: p.Latency.Count(), seconds: c.seconds, width: max(1, c.seconds/2), lag: now.Sub(p.At).Seconds() + 0.6,
 		ok: float64(p.OK) * per, flight: p.InFlight,
 		hot: float64(p.Hot) * per, cold: float64(p.Cold) * per, denied: float64(p.Denied) * per,
+		limiters: float64(p.Limiters), crowded: p.crowded(),
 		mean: p.Latency.Mean().Seconds(), quantile: p.Latency.Quantile(c.target.Quantile).Seconds(),
 		failed: float64(p.Errors) / math.Max(1, float64(p.OK+p.Errors)),
 	}
 	if s.n == 0 {
 		return s
 	}
-	if c.limited == 0 {
-		c.baseLatency.add(s.quantile, 0.1)
-	}
+	c.learnBase(&s)
 	c.failed.add(s.failed, 0.3)
 	own := c.ownFailures.value
 	noise := 3 * math.Sqrt(own/math.Max(1, float64(p.OK+p.Errors)))
@@ -65,7 +69,7 @@ func (c *Controller) newSample(now time.Time) sample {
 		c.ownFailures.add(s.failed, 0.2)
 	}
 	s.errors = max(0, s.failed-own-noise)
-	s.target = cmp.Or(c.target.Latency.Seconds(), 1.6*c.baseLatency.value)
+	s.target = cmp.Or(c.target.Latency.Seconds(), autoTarget*c.baseLatency.value)
 	s.point = clamp(1.3*max(c.baseLatency.value, c.slowBaseLatency.value), 0.45*s.target, 0.85*s.target)
 	s.point /= 1 + 2/math.Sqrt(float64(max(1, p.OK))) // the quantile of few requests is less exact
 	c.learnSlower(&s)
@@ -116,6 +120,15 @@ func (c *Controller) lowerByErrors(s *sample) {
 	if c.growthHold = 0; c.failed.value > 0.6*c.uncutFailed {
 		c.ownFailures.value, c.capacity, c.searching = c.failed.value, c.uncut, searchTicks
 	}
+}
+
+// demand returns the requests a second, denied ones included.
+func (s *sample) demand() float64 { return s.hot + s.cold + s.denied }
+
+// crowded reports whether more requests for hot keys were denied than of requests that come at random.
+func (r *Measurement) crowded() bool {
+	all := float64(r.Hot + r.Denied)
+	return float64(r.Denied) > 0.1*all+math.Sqrt(all)
 }
 
 // mostlyFailing reports whether so many requests fail that the throughput does not show the capacity.

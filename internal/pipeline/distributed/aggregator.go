@@ -168,7 +168,7 @@ func (a *Aggregator) runControllers(ctx context.Context) error {
 		}
 		return reports
 	}
-	return pipeline.Adapt(ctx, a.now, a.Rules, a.Hot, read, func(_ time.Time, bounds []hottype.UpstreamLimit) {
+	apply := func(_ time.Time, bounds []hottype.UpstreamLimit) {
 		a.upstreams.Store(&bounds)
 		if len(bounds) == 0 {
 			return
@@ -176,7 +176,10 @@ func (a *Aggregator) runControllers(ctx context.Context) error {
 		if _, err := a.Feed.PublishBounds(ctx, token, bounds); err != nil {
 			a.log.Debug("bounds of adaptive limits were not published; limiters keep the last ones", "err", err)
 		}
-	})
+	}
+	adaptation := pipeline.Adaptation{Now: a.now, Rules: a.Rules, Hot: a.Hot, Read: read, Apply: apply, Bases: a.Feed,
+		Log: a.log}
+	return adaptation.Run(ctx)
 }
 
 // Upstreams returns the current bounds of adaptive limits.

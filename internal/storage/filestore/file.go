@@ -6,6 +6,7 @@
 //	DIR/overrides.journal   the changes since, one a line; see journaledFile
 //	DIR/audit.jsonl         one change a line, oldest first: 30 days, as far as they fit into 64 MiB
 //	DIR/pass-secrets.json   the secrets of visitor passes; see PassSecrets
+//	DIR/base-latency.json   the latencies of upstreams without a rush; see Latencies
 //	DIR/lock                held while a process has the directory open
 //
 // Callers put and delete overrides with the name of their author. The package returns the list and the audit, and calls

@@ -47,6 +47,9 @@ func (k Keys) Bounds() string { return k.prefix + "hot:bounds" }
 // publication.
 func (k Keys) BoundsOwner() string { return k.prefix + "hot:bounds_owner" }
 
+// BaseLatency is a string, the latencies of upstreams without a rush as JSON. It expires baseLife after the last write.
+func (k Keys) BaseLatency() string { return k.prefix + "hot:base_latency" }
+
 // Aggregators is a hash, aggregator -> its report as JSON. It expires aggregatorLife after the last report; every
 // aggregator trims its fields.
 func (k Keys) Aggregators() string { return k.prefix + "hot:aggregators" }

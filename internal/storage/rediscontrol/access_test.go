@@ -25,6 +25,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		k.OverrideChanges(), k.OverrideChangeIndex(), k.OverrideAuthors(), k.OverrideRemoved(), k.OverrideAuditState(),
 		k.OverrideLog(),
 		k.Report("<instance>"), k.ReportIndex(), k.Commands(), k.CommandNotice(), k.Bounds(), k.BoundsOwner(),
+		k.BaseLatency(),
 		strings.TrimSuffix(k.PassSecret(0), "0") + "<day>",
 	} {
 		if !strings.Contains(text, "`"+name) {

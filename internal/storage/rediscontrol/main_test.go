@@ -58,6 +58,7 @@ func TestOnServerAndCluster(t *testing.T) {
 		"overrides-are-kept-with-their-author": testOverridesAreKeptWithTheirAuthor,
 		"broken-overrides":                     testBrokenOverrides,
 		"limiters-agree-on-secrets":            testLimitersAgreeOnSecrets,
+		"base-latencies-are-kept":              testBaseLatenciesAreKept,
 		"two-followers-see-a-change":           testTwoFollowersSeeAChange,
 		"lost-override-notices-heal":           testLostOverrideNoticesHeal,
 		"many-writers-of-one-override":         testManyWritersOfOneOverride,
