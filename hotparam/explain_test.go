@@ -21,8 +21,10 @@ parse_as: go
 rules:
   - {name: topic, match: {path: /topic}, params: [id], malformed: deny, hot: {rate: 200, window: 5s},
      limit: {rate: 100, scope: instance}}
+  - {name: login, match: {path: /login}, per_client: {fixed: {limit: 10, window: 1m}}}
 ip: {fixed: {limit: 50, window: 1s}}
-classes: [{name: bot, match: {header: User-Agent, pattern: "bot"}, ip: {fixed: {limit: 5, window: 1s}}}]
+classes: [{name: bot, match: {header: User-Agent, pattern: "bot"}, ip: {fixed: {limit: 5, window: 1s}},
+  per_client: {sliding: {limit: 7, window: 1h, mode: shadow}}}]
 overrides:
   - {id: file, key: "topic?id=7", action: block, reason: old}
   - {id: tried, key: "topic?id=8", action: block, mode: shadow}
@@ -52,6 +54,7 @@ func TestPipeline_Explain_SaysWhatDecides(t *testing.T) {
 	}
 	const topic = "rule topic: hot from 200/s over 5s, then token_bucket 100 per 1s, burst 100 (instance, enforce)"
 	const every, ofBots = "every client: fixed_window 50 per 1s", "class bot: fixed_window 5 per 1s"
+	const never = "rule login: no key is hot, because the rule has no hot"
 	const banned = "override banned: block of client 192.0.2.9"
 	const slow = "override slow: limit of client 192.0.2.8 token_bucket 1 per 1s, burst 1, " +
 		"in the place of the windows below"
@@ -70,6 +73,11 @@ func TestPipeline_Explain_SaysWhatDecides(t *testing.T) {
 			func(e *hotparam.Explanation) { e.Hot, e.Client = true, "192.0.2.1" })}},
 		{"/topic?id=43", "", "a bot", []hotparam.Explanation{with(explained("topic?id=43", "", topic, ofBots),
 			func(e *hotparam.Explanation) { e.Class = "bot" })}},
+		{"/login", "", "", []hotparam.Explanation{{Rule: "login", Key: "login", ParseAs: "go-servemux", Limits: []string{
+			never, "rule login: hot or not, every client: fixed_window 10 per 1m0s", every}}}},
+		{"/login", "", "a bot", []hotparam.Explanation{{Rule: "login", Key: "login", ParseAs: "go-servemux", Class: "bot",
+			Limits: []string{never, "rule login: hot or not, every client of class bot: sliding_window 7 per 1h0m0s, shadow: " +
+				"no request is denied", ofBots}}}},
 		{"/topic?id=7", "", "", []hotparam.Explanation{
 			explained("topic?id=7", "live", "override live: exempt", topic, every)}},
 		{"/topic?id=8", "", "", []hotparam.Explanation{explained("topic?id=8", "",

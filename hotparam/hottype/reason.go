@@ -25,6 +25,8 @@ const (
 	ReasonMalformed
 	ReasonIPFixed
 	ReasonIPSliding
+	ReasonClientFixed
+	ReasonClientSliding
 	ReasonInFlight
 	ReasonIPInFlight
 	ReasonStore
@@ -53,6 +55,8 @@ const (
 	titlePopular = "Many people want this right now"
 	detailKey    = "There were too many requests for this resource."
 	detailClient = "There were too many requests from your address."
+	// The client may be named by a field, so the text does not name its address.
+	detailClientRule = "There were too many requests of this kind from you."
 )
 
 var reasons = [numReasons]ReasonInfo{
@@ -103,6 +107,18 @@ var reasons = [numReasons]ReasonInfo{
 		Name: "ip_sliding", Meaning: "The client's sliding window is full.", Denies: true, OfClient: true,
 		Short: "per address, long", Replayed: "by the sliding window of their client",
 		Title: titleTooMany, Detail: detailClient,
+	},
+	ReasonClientFixed: {
+		Name: "client_fixed", Meaning: "The client's fixed window for the requests of a rule is full.",
+		Denies: true, OfClient: true,
+		Short: "per client and rule", Replayed: "by the fixed window of their client for a rule",
+		Title: titleTooMany, Detail: detailClientRule,
+	},
+	ReasonClientSliding: {
+		Name: "client_sliding", Meaning: "The client's sliding window for the requests of a rule is full.",
+		Denies: true, OfClient: true,
+		Short: "per client and rule, long", Replayed: "by the sliding window of their client for a rule",
+		Title: titleTooMany, Detail: detailClientRule,
 	},
 	ReasonInFlight: {
 		Name: "in_flight", Meaning: "The maximum number of requests for the key is in flight.", Denies: true,

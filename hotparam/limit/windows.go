@@ -48,11 +48,54 @@ func (m *Memory) ClientWindows(charges []Charge) *ClientWindows {
 func (w *ClientWindows) Take(now time.Time, of *Subject, cost int64, results []Result) bool {
 	us, id := limitcore.Micros(now), w.m.hashSubject(of)
 	sh := &w.m.shards[id.hi%uint64(len(w.m.shards))]
-	var entries [MaxClientWindows]*entry
-	var before [MaxClientWindows]limitcore.State
-	var slot int32
-	allowed := 0
+	var t windowCharges
 	sh.mu.Lock()
+	allowed := w.charge(&t, sh, us, id, cost, results)
+	t.finish(allowed)
+	sh.mu.Unlock()
+	return allowed
+}
+
+// TakeBoth charges two subjects, each to windows of its own, as Take charges one: all windows allow the cost, or
+// nothing is charged. Both have the same Memory. The results of w come first.
+func (w *ClientWindows) TakeBoth(now time.Time, of *Subject, and *ClientWindows, other *Subject, cost int64,
+	results []Result) bool {
+	us, n := limitcore.Micros(now), uint64(len(w.m.shards))
+	first, second := w.m.hashSubject(of), w.m.hashSubject(other)
+	var t, u windowCharges
+	locks := uint64(1)<<(first.hi%n) | uint64(1)<<(second.hi%n)
+	w.m.lock(locks)
+	allowed := w.charge(&t, &w.m.shards[first.hi%n], us, first, cost, results) &&
+		and.charge(&u, &w.m.shards[second.hi%n], us, second, cost, results[len(w.of):])
+	t.finish(allowed)
+	u.finish(allowed)
+	w.m.unlock(locks)
+	return allowed
+}
+
+// windowCharges holds the states that a Take has charged, and their values before.
+type windowCharges struct {
+	entries [MaxClientWindows]*entry
+	before  [MaxClientWindows]limitcore.State
+	n       int
+}
+
+// finish counts the call, or restores the states if it is denied.
+func (t *windowCharges) finish(allowed bool) {
+	for i, e := range t.entries[:t.n] {
+		if allowed {
+			e.countCall()
+		} else {
+			e.state = t.before[i]
+		}
+	}
+}
+
+// charge charges the windows of a subject, whose shard is locked, until one denies or does not know the subject. It
+// reports whether all have allowed.
+func (w *ClientWindows) charge(to *windowCharges, sh *shard, us int64, id subjectHash, cost int64,
+	results []Result) bool {
+	var slot int32
 	for i := range w.of {
 		c := &w.of[i]
 		t := &sh.tables[c.space]
@@ -60,24 +103,16 @@ func (w *ClientWindows) Take(now time.Time, of *Subject, cost int64, results []R
 			slot = t.find(id)
 		}
 		if slot < 0 || t.entries[slot].log != 0 {
-			break
+			return false
 		}
 		e := &t.entries[slot]
-		entries[i], before[i] = e, e.state
+		to.entries[i], to.before[i] = e, e.state
 		o := c.compiled.Charge(&e.state, nil, us, cost)
 		if !o.Allowed {
-			break
+			return false
 		}
+		to.n++
 		setResult(o, c.compiled.Capacity, &results[i])
-		allowed++
 	}
-	for i, e := range entries[:allowed] {
-		if allowed == len(w.of) {
-			e.countCall()
-		} else {
-			e.state = before[i]
-		}
-	}
-	sh.mu.Unlock()
-	return allowed == len(w.of)
+	return true
 }

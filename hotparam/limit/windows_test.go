@@ -73,6 +73,52 @@ func TestClientWindowsAreMemoryTake(t *testing.T) {
 	}
 }
 
+// TakeBoth charges the windows of two subjects as Memory.Take does, and nothing if any window denies.
+func TestClientWindows_TakeBothIsMemoryTake(t *testing.T) {
+	t.Parallel()
+	taken := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		short, long := limit.NewMemory(limit.MemoryConfig{}), limit.NewMemory(limit.MemoryConfig{})
+		of := func(space string, n int64) limit.Charge {
+			return limit.Charge{Subject: limit.Subject{Space: space}, Spec: limit.Spec{
+				Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow}).Draw(rt, space),
+				Limit:     n, Window: time.Duration(n) * time.Millisecond}}
+		}
+		charges := []limit.Charge{of("a", 3), of("b", 5), of("c", 4), of("d", 6)}
+		first, second := short.ClientWindows(charges[:2]), short.ClientWindows(charges[2:])
+		us := int64(1_700_000_000_000_000)
+		for range 60 {
+			us += rapid.SampledFrom([]int64{0, 0, 0, 1, 500, 1000, 4000, -700}).Draw(rt, "us")
+			cost := rapid.SampledFrom([]int64{1, 1, 1, 2}).Draw(rt, "cost")
+			client := hottype.ParseClient(rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2"}).Draw(rt, "client"))
+			rule := rapid.SampledFrom([]string{"login", "search"}).Draw(rt, "rule")
+			for i := range charges {
+				charges[i].Cost, charges[i].Subject.Client = cost, client
+				if i >= 2 {
+					charges[i].Subject.Name = rule
+				}
+			}
+			want, got := make([]limit.Result, 4), make([]limit.Result, 4)
+			ok, err := long.Take(t.Context(), time.UnixMicro(us), charges, want)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			allowed := first.TakeBoth(time.UnixMicro(us), &charges[0].Subject, second, &charges[2].Subject, cost, got)
+			if allowed {
+				taken++
+			} else if allowed, err = short.Take(t.Context(), time.UnixMicro(us), charges, got); err != nil {
+				rt.Fatal(err)
+			}
+			if allowed != ok || fmt.Sprint(got) != fmt.Sprint(want) {
+				rt.Fatalf("%+v: %v %+v, want %v %+v", charges, allowed, got, ok, want)
+			}
+		}
+	})
+	if taken == 0 {
+		t.Error("nothing was taken by TakeBoth")
+	}
+}
+
 // Charges that ClientWindows cannot make are left to Memory.Take.
 func TestClientWindowsThatAreNone(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,14 @@ type Clients struct {
 	InFlight *InFlight `name:"in_flight"`
 }
 
+// PerClient holds the windows that each client has for the requests of a rule.
+type PerClient struct {
+	// A window aligned to the clock.
+	Fixed *Window `name:"fixed"`
+	// A sliding window.
+	Sliding *Window `name:"sliding"`
+}
+
 // Window is one per-client window.
 type Window struct {
 	// Requests of a client that one window allows.
@@ -78,6 +86,9 @@ type Class struct {
 	Granted bool `name:"granted"`
 	// The limits of the clients of the class, `fixed` and `sliding`. Default: the limits of `ip`.
 	IP Clients `name:"ip"`
+	// The windows of the clients of the class, `fixed`, `sliding` or both, in the place of the `per_client` of every
+	// rule that has one. Default: the windows of the rules.
+	PerClient *PerClient `name:"per_client"`
 	// The upstream to which the reverse proxy sends the class. Default: the default upstream.
 	Upstream string `name:"upstream" form:"plain"`
 	// Domains; the class has only clients whose address has a DNS name in one of them.

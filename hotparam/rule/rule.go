@@ -35,23 +35,28 @@ type Set struct {
 	Overrides []Override `name:"overrides"`
 }
 
-// Rule selects requests, forms their keys, and defines when a key is hot and how it is then limited.
+// Rule selects requests, forms their keys, limits each client, and defines when a key is hot and how it is then
+// limited.
 type Rule struct {
 	// The resource: the first part of every key of the rule, unique. `"*"`, once, is the catch-all. Its resource is
 	// the request path: byte for byte, or as `parse_as` reads it; `/*` for `OPTIONS *`.
 	Name string `name:"name" required:"true"`
 	// The requests that the rule counts. Default: all.
 	Match Match `name:"match"`
-	// The parameters that form the key. With `[]` all requests of the rule have one key.
-	Params []Param `name:"params" required:"true"`
+	// The parameters that form the key. With `[]` all requests of the rule have one key. Required without `per_client`,
+	// with it `[]` by default.
+	Params []Param `name:"params"`
 	// Globs over query names that are left out; only with `"*"` in `params`. A name in `params` is tracked even so.
 	Ignore []string `name:"ignore"`
 	// As at the top of the file, for the upstream of this rule. Default: the file's.
 	ParseAs ParseAs `name:"parse_as"`
 	// `true`: later rules count the request too.
 	Continue bool `name:"continue"`
-	// The conditions under which a key is hot.
-	Hot Hot `name:"hot" required:"true"`
+	// The conditions under which a key is hot. Required without `per_client`; with it and without `hot` no key of the
+	// rule is hot.
+	Hot Hot `name:"hot"`
+	// The windows of each client for the requests of the rule, hot or not: `fixed`, `sliding` or both. Default: none.
+	PerClient *PerClient `name:"per_client"`
 	// The limit of a hot key. Without it the rule only detects.
 	Limit *Limit `name:"limit"`
 	// Hot keys are answered from the response cache, by the reverse proxy and by the Go middleware. Default: off.

@@ -33,7 +33,7 @@ func TestDenials_ReadsOtherVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var members map[string]uint64
-	if err := json.Unmarshal(text, &members); err != nil || members["hot"] != 3 || len(members) != 10 {
+	if err := json.Unmarshal(text, &members); err != nil || members["hot"] != 3 || len(members) != 12 {
 		t.Errorf("%s: %v", text, err)
 	}
 }

@@ -122,6 +122,9 @@ func (h HotCriteria) String() string {
 	if h.Surge > 0 {
 		ways = append(ways, fmt.Sprintf("%g times its past from %g/s on", h.Surge, h.MinRate))
 	}
+	if len(ways) == 0 {
+		return "never"
+	}
 	if len(ways) == 1 && h.Rate > 0 {
 		return fmt.Sprintf("%s over %v", ways[0], h.Window)
 	}

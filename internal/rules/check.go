@@ -32,6 +32,22 @@ func (p *parser) checkRules() {
 	}
 }
 
+// checkPurpose reports a rule that neither limits each client nor defines when which keys are hot, and fields that act
+// on hot keys in a rule without hot.
+func checkPurpose(v conf.Value) {
+	switch {
+	case v.Broken():
+	case !v.Has("per_client"):
+		v.Require("params", "hot")
+	case !v.Has("hot"):
+		for _, name := range []string{"limit", "cache"} {
+			if v.Has(name) {
+				v.At(name).Fail("applies to hot keys, and no key is hot without hot; write hot, or leave it out")
+			}
+		}
+	}
+}
+
 func (p *parser) checkParams(r *Rule, v conf.Value) {
 	seen := map[string]bool{}
 	for _, q := range r.Params {

@@ -72,6 +72,7 @@ func (p *parser) compileSet(v conf.Value, d *rule.Set) {
 		p.overrides = append(p.overrides, v.At("overrides").Entry(i))
 	}
 	p.checkRules()
+	p.checkPerClient(v.At("classes"))
 	p.checkPriorities(v.At("classes"))
 	p.checkOverrides()
 	p.warnOfLimits()
@@ -110,6 +111,7 @@ func (p *parser) compileRule(v conf.Value, c *rule.Rule) *Rule {
 		r.ParseAs = p.set.ParseAs
 	}
 	r.Match.check(v.At("match"))
+	checkPurpose(v)
 	for i := range c.Params {
 		r.Params = append(r.Params, compileParam(v.At("params").Entry(i), &c.Params[i], r.ParseAs.Duplicates))
 	}
@@ -120,6 +122,7 @@ func (p *parser) compileRule(v conf.Value, c *rule.Rule) *Rule {
 	if c.Limit != nil && !v.At("limit").Broken() {
 		r.Limit, r.Values = limitOf(v.At("limit"), c.Limit)
 	}
+	r.PerClient = compilePerClient(v.At("per_client"), c.PerClient)
 	switch {
 	case v.Has("ignore") && !r.AllQuery:
 		v.At("ignore").Fail(`requires "*" in params`)

@@ -17,11 +17,11 @@ import (
 	"github.com/hotparam/pipeline/internal/netset"
 )
 
-func compileWindow(v conf.Value, c *rule.Window, a limit.Algorithm) *IPWindow {
+func compileWindow(v conf.Value, c *rule.Window, a limit.Algorithm) *ClientWindow {
 	if c == nil {
 		return nil
 	}
-	w := &IPWindow{
+	w := &ClientWindow{
 		Spec:  limit.Spec{Algorithm: a, Limit: c.Limit, Window: c.Window, Block: c.Block, BlockMax: c.BlockMax},
 		Scope: c.Scope, OnStoreFailure: c.OnStoreFailure, Consistency: c.Consistency, Mode: c.Mode,
 	}
@@ -30,6 +30,42 @@ func compileWindow(v conf.Value, c *rule.Window, a limit.Algorithm) *IPWindow {
 	}
 	v.Validate(w.Spec.Validate)
 	return w
+}
+
+// compilePerClient compiles the windows of each client for the requests of a rule. It returns nil if there are none.
+func compilePerClient(v conf.Value, c *rule.PerClient) *PerClient {
+	if c == nil || v.Broken() {
+		return nil
+	}
+	if c.Fixed == nil && c.Sliding == nil && !v.Failed() {
+		v.Fail("is empty; write fixed or sliding, such as fixed: {limit: 10, window: 1m}")
+	}
+	return &PerClient{Fixed: compileWindow(v.At("fixed"), c.Fixed, limit.FixedWindow),
+		Sliding: compileWindow(v.At("sliding"), c.Sliding, limit.SlidingWindow)}
+}
+
+// MaxClientRules is the number of rules whose PerClient one request is charged to. More rules match a request only if
+// servers read it in different ways, and it is denied as malformed then.
+const MaxClientRules = 8
+
+// checkPerClient reports more rules with per_client than a request may match, and windows of a class that replace none.
+func (p *parser) checkPerClient(classes conf.Value) {
+	n := 0
+	for i, r := range p.set.Rules {
+		if r.Continue && r.PerClient != nil {
+			n++
+		}
+		if n == MaxClientRules {
+			p.rules[i].At("per_client").Fail("at most %d rules with continue: true may have per_client, because a request may "+
+				"match all of them", MaxClientRules-1)
+			break
+		}
+	}
+	for i, c := range p.set.Classes {
+		if c.PerClient != nil && !p.set.LimitsClientsByRule() {
+			classes.Entry(i).At("per_client").Warn("no rule has per_client, so it changes nothing")
+		}
+	}
 }
 
 // compileNetworks compiles networks. An address without a length is a network of one address.
@@ -84,9 +120,10 @@ func IsMostClients(p netip.Prefix) bool { return p.Bits() < 8 || p.Addr().Is6() 
 func compileClass(v conf.Value, c *rule.Class) *Class {
 	ip, match := v.At("ip"), v.At("match")
 	k := &Class{Name: c.Name, Header: textproto.CanonicalMIMEHeaderKey(c.Match.Header), Upstream: c.Upstream,
-		Fixed:    compileWindow(ip.At("fixed"), c.IP.Fixed, limit.FixedWindow),
-		Sliding:  compileWindow(ip.At("sliding"), c.IP.Sliding, limit.SlidingWindow),
-		InFlight: c.IP.InFlight, Verify: strings.Join(c.Verify, " "), PassAge: c.PassAge, Granted: c.Granted}
+		Fixed:     compileWindow(ip.At("fixed"), c.IP.Fixed, limit.FixedWindow),
+		Sliding:   compileWindow(ip.At("sliding"), c.IP.Sliding, limit.SlidingWindow),
+		PerClient: compilePerClient(v.At("per_client"), c.PerClient),
+		InFlight:  c.IP.InFlight, Verify: strings.Join(c.Verify, " "), PassAge: c.PassAge, Granted: c.Granted}
 	if !k.checkProof(v) {
 		return k
 	}

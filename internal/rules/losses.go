@@ -26,6 +26,7 @@ func Losses(before, after *Set) []string {
 		a := after.Rules[i]
 		add(b.Limit.canDeny() && !a.Limit.canDeny(), "the limit of rule "+b.Name)
 		add(b.Limit.InFlight != nil && a.Limit.InFlight == nil, "the requests in flight of rule "+b.Name)
+		lost = append(lost, windowsLost("rule "+b.Name, b.PerClient.clientWindows(), a.PerClient.clientWindows())...)
 		add(b.Cache != nil && a.Cache == nil, "the cache of rule "+b.Name)
 		for _, v := range b.Values {
 			add(v.Limit.canDeny() && !a.LimitFor(v.Key).canDeny(), "the limit of "+string(v.Key))
@@ -41,6 +42,8 @@ func Losses(before, after *Set) []string {
 		a := after.Classes[i]
 		lost = append(lost, windowsLost("class "+b.Name, clientWindows{b.Fixed, b.Sliding, b.InFlight},
 			clientWindows{a.Fixed, a.Sliding, a.InFlight})...)
+		lost = append(lost, windowsLost("per_client of class "+b.Name, b.PerClient.clientWindows(),
+			a.PerClient.clientWindows())...)
 	}
 	for _, p := range before.IP.Exempt {
 		add(!containsNetwork(after.IP.Exempt, p), "the exemption of "+p.String())
@@ -60,7 +63,7 @@ func Losses(before, after *Set) []string {
 func (l Limit) canDeny() bool { return l.Set && l.Mode != hottype.ModeShadow }
 
 type clientWindows struct {
-	fixed, sliding *IPWindow
+	fixed, sliding *ClientWindow
 	inFlight       *InFlight
 }
 
@@ -68,8 +71,16 @@ func (ip *IPLimits) clientWindows() clientWindows {
 	return clientWindows{ip.Fixed, ip.Sliding, ip.InFlight}
 }
 
+// clientWindows returns the windows; p may be nil.
+func (p *PerClient) clientWindows() (w clientWindows) {
+	if p != nil {
+		w.fixed, w.sliding = p.Fixed, p.Sliding
+	}
+	return w
+}
+
 func windowsLost(of string, before, after clientWindows) (lost []string) {
-	denies := func(w *IPWindow) bool { return w != nil && w.Mode != hottype.ModeShadow }
+	denies := func(w *ClientWindow) bool { return w != nil && w.Mode != hottype.ModeShadow }
 	if denies(before.fixed) && !denies(after.fixed) {
 		lost = append(lost, "the fixed window of "+of)
 	}

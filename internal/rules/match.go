@@ -12,8 +12,12 @@ import (
 
 // MaxKeys is the number of keys of one request, under all rules together, that are limited: as many as a store takes
 // charges at once, beside two per-IP windows. Further rules with Continue only count. [canon.MaxKeys] is the maximum
-// under one rule.
+// under one rule. [Set.MaxKeys] is the number of a set.
 const MaxKeys = limit.MaxCharges - 2
+
+// MaxKeys returns the number of keys of one request that are limited: MaxKeys, less the charges of the windows that
+// rules with PerClient have.
+func (s *Set) MaxKeys() int { return s.index.maxKeys }
 
 // Match is one key of a request, with the rule that counts it. A request that has several keys under one rule has as
 // many matches of the rule, one after the other.

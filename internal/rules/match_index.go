@@ -27,8 +27,10 @@ type matcher struct {
 	// maxFurther bounds Scratch.further, the number of keys that a request has beside the first key of each rule: the
 	// keys of further values must not displace the key of a later rule from MaxKeys.
 	maxFurther int
-	paths      []parseas.Path // the ways in which paths are read, each once
-	spelled    bool           // the upstream of some rule is known
+	// maxKeys is the result of Set.MaxKeys.
+	maxKeys int
+	paths   []parseas.Path // the ways in which paths are read, each once
+	spelled bool           // the upstream of some rule is known
 	// passes is the highest number of readings of a rule, and faultyPasses the highest number of readings of faulty
 	// targets.
 	passes, faultyPasses int
@@ -39,7 +41,11 @@ type matcher struct {
 
 // compile builds the index of a set whose rules have been checked.
 func (s *Set) compile() error {
-	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, maxFurther: MaxKeys - 1}
+	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, maxKeys: MaxKeys}
+	if s.LimitsClientsByRule() {
+		m.maxKeys -= 2 * MaxClientRules
+	}
+	m.maxFurther = m.maxKeys - 1
 	m.written = s.newRedactedForm(&Rule{ParseAs: s.ParseAs, redact: s.Redact})
 	for i, r := range s.Rules {
 		r.Index, r.written = i, s.newRedactedForm(r)

@@ -115,7 +115,7 @@ func (s *Set) matchReadings(t *target, sc *Scratch) []Match {
 			usual = len(sc.matches)
 		}
 	}
-	if usual <= MaxKeys && len(sc.matches) > MaxKeys {
+	if usual <= s.index.maxKeys && len(sc.matches) > s.index.maxKeys {
 		sc.replaceByMalformed() // the key that counts could be one of the keys that are not limited
 	}
 	return sc.matches

@@ -75,8 +75,8 @@ func TestParse(t *testing.T) {
 		OnStoreFailure: FailLocal}
 	valueLimit := topicLimit
 	valueLimit.Spec = bucket(500, time.Second, 1000)
-	fixed := func(n int64) *IPWindow {
-		return &IPWindow{Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second},
+	fixed := func(n int64) *ClientWindow {
+		return &ClientWindow{Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second},
 			Scope: ScopeCluster, OnStoreFailure: FailLocal, Consistency: Exact, Mode: hottype.ModeEnforce}
 	}
 	for _, c := range []struct {
@@ -109,7 +109,7 @@ func TestParse(t *testing.T) {
 		{"ignore", all.Ignore, []string{"utm_*", "_"}},
 		{"ip", s.IP, IPLimits{
 			Fixed: fixed(50),
-			Sliding: &IPWindow{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 1000, Window: time.Minute},
+			Sliding: &ClientWindow{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 1000, Window: time.Minute},
 				Scope: ScopeInstance, OnStoreFailure: FailOpen, Consistency: Exact, Mode: hottype.ModeShadow},
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
 			Client:         "x-real-ip", IPv6Prefix: 56,
@@ -204,7 +204,7 @@ func TestParse_AcceptsDocumentedExamples(t *testing.T) {
 // allFields are the fields that the reference has to describe.
 var allFields = strings.Fields(
 	`namespace rules ip classes overrides query_bounds cache parse_as name match path methods hosts params ignore continue
-	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio fair
+	hot limit per_client malformed fold trim integer duplicates upstream rate window cooldown release_ratio fair
 	client_key lease in_flight initial_tokens max_hot min_clients algorithm burst mode scope
 	on_store_failure block wait
 	values key fixed sliding consistency trusted_proxies exempt
@@ -228,7 +228,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, r := range s.Rules {
-			if r.Limit.Set && r.Limit.Spec.Validate() != nil || r.Hot.Threshold() < 1 {
+			if r.Limit.Set && r.Limit.Spec.Validate() != nil || r.Hot.MinCount() < 1 && r.PerClient == nil {
 				t.Errorf("%q lets %+v pass", text, r)
 			}
 		}

@@ -169,8 +169,8 @@ func (w *plainWriter) addRoute(rt *route) {
 }
 
 func (w *plainWriter) routeLines(rt *route) bool {
-	if rt.rule.Continue || len(rt.headers) > 0 {
-		return false
+	if rt.rule.Continue || rt.rule.PerClient != nil || len(rt.headers) > 0 {
+		return false // the gateway asks about a rule whose windows of clients it cannot count
 	}
 	r := plainRoute{resource: rt.rule.Name, name: plainNameClass(rt.rule.ParseAs.Query)}
 	path, _ := w.pathPattern(rt, &r)

@@ -56,7 +56,7 @@ func (c *Class) checkProof(v conf.Value) bool {
 		c.checkMatch(v.At("match"))
 		return true
 	}
-	for _, name := range []string{"match", "ip", "upstream", "verify"} {
+	for _, name := range []string{"match", "ip", "per_client", "upstream", "verify"} {
 		if proof != "" && v.Has(name) {
 			v.At(name).Fail("a class with %s has only a name, because it is known only where a limit asks; "+
 				"give the limits of its clients to ip or to a class by match", proof)

@@ -43,18 +43,20 @@ type Set struct {
 
 // FailsClosed reports whether some requests are denied while the shared store does not answer.
 func (s *Set) FailsClosed() bool {
-	windows := []*IPWindow{s.IP.Fixed, s.IP.Sliding}
+	windows := []*ClientWindow{s.IP.Fixed, s.IP.Sliding}
 	places := []*InFlight{s.IP.InFlight}
 	for _, c := range s.Classes {
 		windows, places = append(windows, c.Fixed, c.Sliding), append(places, c.InFlight)
+		windows = append(windows, c.PerClient.windows()...)
 	}
 	for _, r := range s.Rules {
 		if r.Limit.OnStoreFailure == FailClosed {
 			return true
 		}
-		places = append(places, r.Limit.InFlight)
+		windows, places = append(windows, r.PerClient.windows()...), append(places, r.Limit.InFlight)
 	}
-	return slices.ContainsFunc(windows, func(w *IPWindow) bool { return w != nil && w.OnStoreFailure == FailClosed }) ||
+	failsClosed := func(w *ClientWindow) bool { return w != nil && w.OnStoreFailure == FailClosed }
+	return slices.ContainsFunc(windows, failsClosed) ||
 		slices.ContainsFunc(places, func(p *InFlight) bool { return p != nil && p.OnStoreFailure == FailClosed })
 }
 
@@ -73,6 +75,8 @@ type Rule struct {
 	Continue bool
 	Hot      HotCriteria
 	Limit    Limit
+	// PerClient holds the windows of each client for the requests of the rule, hot or not, or is nil if there are none.
+	PerClient *PerClient
 	// Cache is the policy by which responses to requests for hot keys are cached, or nil if they are not cached.
 	Cache *hottype.CachePolicy
 	// Malformed is the policy for requests that are malformed for the rule.
@@ -139,8 +143,8 @@ func (p Param) splitName() (name, where string) {
 	return p.Name, ""
 }
 
-// HotCriteria are the criteria by which a key is hot: it reaches any of Rate, Share and Surge. At least one of them is
-// set.
+// HotCriteria are the criteria by which a key is hot: it reaches any of Rate, Share and Surge. Without any of them, as
+// in a rule that only has PerClient, no key is hot.
 type HotCriteria rule.Hot
 
 type Limit struct {
@@ -174,7 +178,7 @@ type ValueLimit struct {
 
 // IPLimits are the windows of every client.
 type IPLimits struct {
-	Fixed, Sliding *IPWindow // nil if there is no such window
+	Fixed, Sliding *ClientWindow // nil if there is no such window
 	TrustedProxies []netip.Prefix
 	// Client is the place in which trusted proxies name the client: "peer", "forwarded", "x-forwarded-for" (the
 	// default), or a header that contains one address.
@@ -187,7 +191,9 @@ type IPLimits struct {
 
 // LimitsClients reports whether the rules limit all clients, or the clients of some class, for any requests.
 func (s *Set) LimitsClients() bool {
-	limits := func(fixed, sliding *IPWindow, f *InFlight) bool { return fixed != nil || sliding != nil || f != nil }
+	limits := func(fixed, sliding *ClientWindow, f *InFlight) bool {
+		return fixed != nil || sliding != nil || f != nil
+	}
 	return limits(s.IP.Fixed, s.IP.Sliding, s.IP.InFlight) ||
 		slices.ContainsFunc(s.Classes, func(c *Class) bool { return limits(c.Fixed, c.Sliding, c.InFlight) })
 }
@@ -204,7 +210,8 @@ func (ip *IPLimits) ClientOf(c hottype.Client) hottype.Client {
 	return c
 }
 
-type IPWindow struct {
+// ClientWindow is a window of each client, over all its requests or over the requests of a rule.
+type ClientWindow struct {
 	Spec           limit.Spec
 	Scope          Scope
 	OnStoreFailure FailurePolicy
@@ -226,11 +233,50 @@ type Class struct {
 	PassAge time.Duration
 	// Granted is true if the upstream grants the class.
 	Granted  bool
-	Fixed    *IPWindow // nil for the default windows
-	Sliding  *IPWindow
+	Fixed    *ClientWindow // nil for the default windows
+	Sliding  *ClientWindow
 	Upstream string // name of an upstream, or "" for the default upstream
 	// Verify are the domains, separated by spaces, one of which must contain the name of a client's address, or "" if
 	// clients are not verified. A request whose client is not verified is not in the class.
 	Verify   string
 	InFlight *InFlight // nil for the default
+	// PerClient takes the place of the PerClient of every rule that has one, or is nil for the windows of the rules.
+	PerClient *PerClient
+}
+
+// PerClient holds the windows of each client for the requests of a rule. At least one of them is set.
+type PerClient struct {
+	Fixed, Sliding *ClientWindow // nil if there is no such window
+}
+
+// windows returns the windows that are set; p may be nil.
+func (p *PerClient) windows() (list []*ClientWindow) {
+	if p == nil {
+		return nil
+	}
+	for _, w := range []*ClientWindow{p.Fixed, p.Sliding} {
+		if w != nil {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// IsShared reports whether all processes share some of the windows.
+func (p *PerClient) IsShared() bool {
+	return slices.ContainsFunc(p.windows(), func(w *ClientWindow) bool { return w.Scope != ScopeInstance })
+}
+
+// WindowsFor returns the windows that a client of class c has for the requests of the rule, or nil if it has none. c is
+// nil for a client without a class.
+func (r *Rule) WindowsFor(c *Class) *PerClient {
+	if r.PerClient != nil && c != nil && c.PerClient != nil {
+		return c.PerClient
+	}
+	return r.PerClient
+}
+
+// LimitsClientsByRule reports whether some rule has PerClient.
+func (s *Set) LimitsClientsByRule() bool {
+	return slices.ContainsFunc(s.Rules, func(r *Rule) bool { return r.PerClient != nil })
 }

@@ -11,9 +11,9 @@ func (p *parser) warnOfLimits() {
 			p.rules[i].At("limit").Warn("it allows more requests than make a key hot (hot.rate %v/s): a key is hot from "+
 				"there on and is not limited before the limit; give a limit that is not above hot.rate", r.Hot.Rate)
 		}
-		if r.Hot.MinClients > 1 && !p.set.LimitsClients() {
+		if r.Hot.MinClients > 1 && r.PerClient == nil && !p.set.LimitsClients() {
 			p.rules[i].At("hot").Warn("min_clients makes a loop of a key that fewer clients ask for, which is not limited, " +
-				"and no ip or class limits its clients; give ip.fixed or ip.sliding")
+				"and no ip or class limits its clients; give ip.fixed, ip.sliding or per_client")
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (s *State) Explain(req *hottype.Request) []hottype.Explanation {
 		if ofClient == nil || ofClient.Action != rules.ActionBlock {
 			e.Override = cmp.Or(idOf(ofKey), e.Override)
 		}
-		e.Limits = slices.Concat(limits, clients)
+		e.Limits = slices.Concat(limits, ruleWindowTexts(m.Rule, class), clients)
 		out = append(out, e)
 	}
 	return out

@@ -24,6 +24,8 @@ func (s *State) keyLimits(index *rules.Overrides, r *rules.Rule, key hottype.Key
 		if r.Malformed != rules.MalformedLimit {
 			return o, append(out, text+" "+string(r.Malformed))
 		}
+	} else if r.Hot.MinCount() == 0 {
+		return o, append(out, fmt.Sprintf("rule %s: no key is hot, because the rule has no hot", r.Name))
 	}
 	if f := lim.InFlight; f != nil {
 		text += fmt.Sprintf(" at most %d in flight, leases of %v (%s)", f.Limit, f.Lease, f.Scope)
@@ -102,7 +104,24 @@ func clientLimits(set *rules.Set, class *rules.Class) []string {
 		out = append(out, fmt.Sprintf("%s: at most %d in flight, leases of %v (%s)", who, running.Limit, running.Lease,
 			running.Scope))
 	}
-	for _, w := range []*rules.IPWindow{fixed, sliding} {
+	return append(out, windowTexts(who, fixed, sliding)...)
+}
+
+// ruleWindowTexts describes the windows that a client of a class, which may be nil, has for the requests of a rule.
+func ruleWindowTexts(r *rules.Rule, class *rules.Class) []string {
+	of := r.WindowsFor(class)
+	if of == nil {
+		return nil
+	}
+	who := "every client"
+	if of != r.PerClient {
+		who = "every client of class " + class.Name
+	}
+	return windowTexts("rule "+r.Name+": hot or not, "+who, of.Fixed, of.Sliding)
+}
+
+func windowTexts(who string, windows ...*rules.ClientWindow) (out []string) {
+	for _, w := range windows {
 		if w == nil {
 			continue
 		}

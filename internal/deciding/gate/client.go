@@ -41,16 +41,27 @@ func (g *Gate) Upstream(class string) string {
 	return ""
 }
 
-// limitsClient reports whether limits of the client are charged: the client is known, and was not charged for this
-// request.
+// limitsClient reports whether limits of the client are charged that do not depend on rules: the client is known, and
+// was not charged for this request.
 func (d *decision) limitsClient() bool { return !d.client.IsZero() && !d.clientCharged }
 
-// chargeClient adds the limits of the client: an override's limit, or the windows and slots of its class.
+// chargeClient adds the limits of the client: an override's limit, or the windows and slots of its class; and its
+// windows for the requests of the matched rules, also if another part of the request was charged to the client.
 func (d *decision) chargeClient() {
-	if !d.limitsClient() || d.override.hasAction(rules.ActionExempt) {
+	if d.client.IsZero() || d.override.hasAction(rules.ActionExempt) {
 		return
 	}
 	shadow := d.override.hasAction(rules.ActionShadow)
+	if !d.clientCharged {
+		d.chargeClass(shadow)
+	}
+	if len(d.perClient) > 0 {
+		d.chargeRuleWindows(shadow)
+	}
+}
+
+// chargeClass adds the limits of the client that do not depend on rules.
+func (d *decision) chargeClass(shadow bool) {
 	if d.override.hasAction(rules.ActionLimit) {
 		d.addCharge(d.st.overrideSlot(d.override.Override).clientLimit, -1, false)
 	} else {
@@ -77,16 +88,13 @@ func (d *decision) takeWindows(v *verdict.Verdict) bool {
 			return false
 		}
 	}
+	if len(d.perClient) > 0 {
+		return d.takeRuleWindows(v) // per_client.go
+	}
 	var results [limit.MaxClientWindows]limit.Result
 	if !c.local.Take(d.now, &limit.Subject{Client: d.client}, d.cost, results[:]) {
 		return false
 	}
-	n := 0
-	for _, w := range c.windows {
-		if w != nil {
-			d.reportLimit(v, w, &results[n])
-			n++
-		}
-	}
+	d.reportWindows(v, &c.windows, results[:])
 	return true
 }

@@ -61,7 +61,7 @@ func (c *clientOverride) setReason(v *verdict.Verdict) {
 // bindClients makes the limit of an override of clients. It is kept in the store of the windows that it replaces.
 func (st *state) bindClients(o *rules.Override, state *overrideState) *boundLimit {
 	scope, policy := rules.ScopeCluster, rules.FailLocal
-	for _, w := range []*rules.IPWindow{st.set.IP.Sliding, st.set.IP.Fixed} {
+	for _, w := range []*rules.ClientWindow{st.set.IP.Sliding, st.set.IP.Fixed} {
 		if w != nil {
 			scope, policy = w.Scope, w.OnStoreFailure
 		}

@@ -26,6 +26,9 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 	// The client of the request, and what applies to each of its keys.
 	g.findClass(d, v) // client.go
 	g.findKeys(d, v)  // keys.go
+	if d.class.byRule != nil {
+		d.findRuleWindows() // per_client.go
+	}
 	if d.st.adapts {
 		d.findUpstream() // adaptive.go
 	}
@@ -33,7 +36,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 	// Blocks and exemptions need no limit. Otherwise each limit adds its charges, and take takes all of them or none.
 	// Requests that a response cache may answer are not charged to their keys.
 	if !d.decideWithoutLimit(v) {
-		if !d.exempt && !d.keysOnly && (d.class.local == nil || !d.takeWindows(v)) {
+		if !d.exempt && !d.keysOnly && (d.class.local == nil && len(d.perClient) == 0 || !d.takeWindows(v)) {
 			d.chargeClient() // client.go
 		}
 		if d.mayCache && !d.exempt {
@@ -46,8 +49,8 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 			v.Cache = nil
 		}
 	}
-	if v.Allowed && d.longPath && !d.withoutKeys && !d.override.hasAction(rules.ActionExempt) {
-		denyLongPath(v)
+	if v.Allowed && (d.longPath || d.tooManyRules) && !d.withoutKeys && !d.override.hasAction(rules.ActionExempt) {
+		d.denyUnlimitable(v)
 	}
 	if v.Allowed {
 		g.allowRequest(d, v)
@@ -99,11 +102,16 @@ func (d *decision) decideWithoutLimit(v *verdict.Verdict) bool {
 	return true
 }
 
-// denyLongPath denies a request whose path is beyond the bounds, regardless of the rules, because no rule has been
-// evaluated. Blocks and windows of its client precede it, and the windows stay charged, because they need no path.
-func denyLongPath(v *verdict.Verdict) {
+// denyUnlimitable denies a request whose path is beyond the bounds, regardless of the rules, because no rule has been
+// evaluated, and a request with windows of more rules than are charged. Blocks and windows of its client precede it,
+// and the windows stay charged.
+func (d *decision) denyUnlimitable(v *verdict.Verdict) {
+	rule := RulePath
+	if d.tooManyRules {
+		rule = RuleTooMany
+	}
 	*v = verdict.Verdict{Verdict: hottype.Verdict{Class: v.Class, Mode: hottype.ModeEnforce}}
-	denyRequest(v, hottype.ReasonMalformed, RulePath, hottype.Never)
+	denyRequest(v, hottype.ReasonMalformed, rule, hottype.Never)
 }
 
 // take takes all charges of the request, or none: if a later step denies, the charges already taken are refunded in

@@ -26,7 +26,9 @@ type decision struct {
 	scratch rules.MemoScratch
 	matches []rules.Match // of scratch, or of state.memo; must not be changed
 	keys    []requestKey  // one for each match
-	alias   []byte
+	// perClient holds the windows of the client for the requests of the matched rules.
+	perClient []*ruleWindows
+	alias     []byte
 
 	// The charges, by the store that takes them. fallback holds this process's shares of the charges whose store
 	// failed; the local store takes them. watched holds the charges of limits that only count.
@@ -60,6 +62,7 @@ type requestState struct {
 	// wouldDeny is the result of the limit in shadow mode that would have denied first, or nil if that is not a limit.
 	wouldDeny *limit.Result
 
+	tooManyRules  bool // the request matches more rules with windows of clients than are charged: it is denied
 	longPath      bool // the path is beyond the bounds: the request has no keys, and is denied
 	exemptAddress bool // ip.exempt contains the client's address
 	exempt        bool // a rule exempts the request: all its keys under that rule are exempt
@@ -135,6 +138,10 @@ func (d *decision) reset() {
 	d.requestState = requestState{}
 	clear(d.keys)
 	d.matches, d.keys = nil, d.keys[:0]
+	if len(d.perClient) > 0 {
+		clear(d.perClient)
+		d.perClient = d.perClient[:0]
+	}
 	if !charged {
 		return
 	}
@@ -169,7 +176,7 @@ func (d *decision) addCharge(b *boundLimit, key int, shadow bool) *limit.Charge 
 	if key >= 0 {
 		c.Subject.Name = string(d.keyName(key))
 	} else {
-		c.Subject.Client = d.client
+		c.Subject.Client, c.Subject.Name = d.client, b.name
 	}
 	return c
 }

@@ -112,7 +112,7 @@ func (g *Gate) keyDeniedBefore(d *decision, v *verdict.Verdict) bool {
 func (g *Gate) groupDeniedBefore(d *decision, v *verdict.Verdict, gr *chargeGroup) bool {
 	for i := range gr.charges {
 		s, m := &gr.charges[i].Subject, &gr.meta[i]
-		if s.Name == "" || len(s.Name) > maxDeniedName {
+		if s.Name == "" || len(s.Name) > maxDeniedName || !s.Client.IsZero() {
 			continue
 		}
 		m.memory = g.denials.memoryOf(s.Name)

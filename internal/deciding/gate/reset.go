@@ -18,18 +18,31 @@ func CountedSubjects(set *rules.Set, c report.Command) (list []limit.Charge) {
 		}
 		return list
 	}
-	add := func(space string, spec limit.Spec) {
-		list = append(list, limit.Charge{Subject: limit.Subject{Space: space, Client: c.Client}, Spec: spec})
+	add := func(space, name string, spec limit.Spec) {
+		of := limit.Subject{Space: space, Name: name, Client: c.Client}
+		list = append(list, limit.Charge{Subject: of, Spec: spec})
 	}
-	add(spaceClient, limit.Spec{})
-	add(spaceShadow, limit.Spec{})
+	add(spaceClient, "", limit.Spec{})
+	add(spaceShadow, "", limit.Spec{})
 	st := new(Gate).newState(nil, set, rules.LiveOverrides{})
 	usual := &st.defaultClass
 	for _, cl := range append(slices.Collect(maps.Values(st.classes)), usual) {
 		for i, w := range cl.windows {
 			if w != nil && (cl == usual || w != usual.windows[i]) {
-				add(w.space, w.spec)
-				add(w.space+preflightSpace, w.spec)
+				add(w.space, "", w.spec)
+				add(w.space+preflightSpace, "", w.spec)
+			}
+		}
+	}
+	for _, of := range st.ruleWindows {
+		for _, byRule := range slices.Concat(of.usual, of.preflight) {
+			if byRule == nil {
+				continue
+			}
+			for _, w := range byRule.windows {
+				if w != nil {
+					add(w.space, w.name, w.spec)
+				}
 			}
 		}
 	}

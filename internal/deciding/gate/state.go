@@ -33,9 +33,10 @@ type state struct {
 	malformed       map[*rules.Rule]*keyLimit      // of malformed requests without an override
 	exempt          netset.Set                     // nil if no address is exempt
 	defaultClass    class
-	classes         map[string]*class // by name
-	local           *limit.Memory     // the local store, or nil if it is of another type
-	exact, async    bool              // which stores exist beside it
+	ruleWindows     map[string]classRuleWindows // by class; nil if no rule has windows of clients
+	classes         map[string]*class           // by name
+	local           *limit.Memory               // the local store, or nil if it is of another type
+	exact, async    bool                        // which stores exist beside it
 	upstreams       *adaptive.Upstreams
 	defaultUpstream *adaptive.Upstream // nil if no limit follows the default upstream
 	adapts          bool               // some limit is adaptive
@@ -46,6 +47,7 @@ type state struct {
 type class struct {
 	windows  [2]*boundLimit       // fixed and sliding; nil if there is no such window
 	local    *limit.ClientWindows // the same, if this process keeps all, or nil if they are charged singly
+	byRule   []*ruleWindows       // windows for the requests of a rule, by its index; nil if no rule has any
 	inFlight *inFlight            // nil if unbounded
 	// preflight is the class of CORS preflights: its windows have the same size, and count apart.
 	preflight *class
@@ -58,6 +60,7 @@ type class struct {
 type boundLimit struct {
 	spec   limit.Spec
 	space  string // of its subjects
+	name   string // Subject.Name of a window for the requests of a rule
 	rule   string // Verdict.Rule
 	reason hottype.Reason
 	window time.Duration // Verdict.Window
@@ -65,6 +68,8 @@ type boundLimit struct {
 	shared bool // kept by the shared store
 	async  bool // kept by the store that exchanges sums
 	waits  bool // an allowed request may have to be delayed
+
+	of *rules.Rule // whose requests a window of a client counts, or nil if it counts all
 
 	// Limits that only count (watch.go).
 	shadow bool           // a limit in shadow mode
@@ -124,6 +129,9 @@ func (g *Gate) newState(old *state, set *rules.Set, live rules.LiveOverrides) *s
 	}
 	st.shadow = all.WithShadow()
 	st.compileMalformed()
+	if st.ruleWindows = old.ruleWindows; old.set != set {
+		st.ruleWindows = st.compileRuleWindows()
+	}
 	st.defaultClass = *st.compileClass(&rules.Class{
 		Fixed: set.IP.Fixed, Sliding: set.IP.Sliding, InFlight: set.IP.InFlight,
 	})
@@ -159,7 +167,9 @@ func (st *state) compileClass(c *rules.Class) *class {
 			cl.inFlight.space += c.Name + ":"
 		}
 	}
+	cl.byRule = st.ruleWindowsOf(c.Name).usual
 	preflight := *cl
+	preflight.byRule = st.ruleWindowsOf(c.Name).preflight
 	for i, w := range cl.windows {
 		if w != nil {
 			own := *w
@@ -168,7 +178,7 @@ func (st *state) compileClass(c *rules.Class) *class {
 		}
 	}
 	if cl.preflight = &preflight; st.local != nil {
-		cl.local, preflight.local = st.localWindows(cl), st.localWindows(&preflight)
+		cl.local, preflight.local = st.localWindows(cl.windows), st.localWindows(preflight.windows)
 	}
 	return cl
 }
@@ -184,10 +194,10 @@ func isPreflight(r *hottype.Request) bool {
 		r.Header.Get("Access-Control-Request-Method") != "" && r.Header.Get("Origin") != ""
 }
 
-// localWindows returns the windows of a class if this process keeps and enforces them all, or nil.
-func (st *state) localWindows(c *class) *limit.ClientWindows {
+// localWindows returns windows of clients in one piece if this process keeps and enforces them all, or nil.
+func (st *state) localWindows(windows [2]*boundLimit) *limit.ClientWindows {
 	var charges []limit.Charge
-	for _, w := range c.windows {
+	for _, w := range windows {
 		switch {
 		case w == nil:
 		case w.shared || w.async || w.shadow:
@@ -199,7 +209,7 @@ func (st *state) localWindows(c *class) *limit.ClientWindows {
 	return st.local.ClientWindows(charges)
 }
 
-func (st *state) compileWindow(w *rules.IPWindow, reason hottype.Reason, class string) *boundLimit {
+func (st *state) compileWindow(w *rules.ClientWindow, reason hottype.Reason, class string) *boundLimit {
 	space := reason.String()
 	if class != "" {
 		space += ":" + class

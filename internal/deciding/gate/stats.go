@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/report"
@@ -33,7 +34,9 @@ type Stats struct {
 	// Refunded is the cost that was refunded because of the status of the response. The shared store counts its refunds
 	// too.
 	Refunded uint64 `metric:"hotparam_gate_refunded_total" help:"Charges refunded because of the status of a response."`
-	Panics   uint64 `metric:"hotparam_gate_panics_total" help:"Requests allowed because their decision panicked; report it."`
+	// Evicted is the number of states in memory that were evicted while they were in use, which resets their limits.
+	Evicted uint64 `metric:"hotparam_gate_evicted_total" help:"Limits in memory that were evicted while in use and start empty, because too many clients or keys have one."`
+	Panics  uint64 `metric:"hotparam_gate_panics_total" help:"Requests allowed because their decision panicked; report it."`
 }
 
 // shards is the number of sets of counters. Each pooled decision is bound to one set. The pool keeps decisions by
@@ -143,6 +146,9 @@ func (g *Gate) Stats() Stats {
 	}
 	if g.shared != nil {
 		out.Stats = g.shared.Stats()
+	}
+	if m, ok := g.cfg.Local.(*limit.Memory); ok {
+		out.Evicted = m.Stats().EvictedActive
 	}
 	return out
 }

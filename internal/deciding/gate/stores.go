@@ -133,8 +133,8 @@ func (g *Gate) refundGroup(d *decision, store Refunder, gr *chargeGroup) {
 	}
 	store.RefundAt(d.now, gr.charges)
 	for i := range gr.charges {
-		if name := gr.charges[i].Subject.Name; name != "" {
-			g.denials.invalidateDenials(name)
+		if s := &gr.charges[i].Subject; s.Name != "" && s.Client.IsZero() {
+			g.denials.invalidateDenials(s.Name)
 		}
 	}
 }

@@ -17,7 +17,11 @@ func denyRequest(v *verdict.Verdict, reason hottype.Reason, rule string, retry t
 // does not reach its keys.
 func (d *decision) denyKey(v *verdict.Verdict, t *boundLimit, i int, retry time.Duration) {
 	denyRequest(v, t.reason, t.rule, retry)
-	v.Window, v.Key = t.window, d.keyFor(i)
+	if v.Window = t.window; t.of != nil {
+		v.Key = d.keyUnder(t.of)
+	} else {
+		v.Key = d.keyFor(i)
+	}
 	if d.withoutKeys = i < 0; !d.withoutKeys {
 		d.keys[i].denied = true
 	}

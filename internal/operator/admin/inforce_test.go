@@ -20,7 +20,8 @@ func following(t *testing.T) (*world, *hottype.UpstreamLimit) {
 upstreams: [{name: default, url: "http://127.0.0.1:3000", target: {latency: 250ms}}]
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {adaptive: true, min: 20, max: 2000}}
-  - {name: slow, match: {path: /slow}, params: [id], hot: {rate: 10}, limit: {algorithm: in_flight, limit: 20}}
+  - {name: slow, match: {path: /slow}, params: [id], hot: {rate: 10}, limit: {algorithm: in_flight, limit: 20},
+     per_client: {fixed: {limit: 10, window: 1m}}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -79,13 +80,16 @@ func TestLimits_AreShownAsInForce(t *testing.T) {
 		if len(k.Limits) == 0 || !k.Limits[0].Applies || k.Limits[0].Limit.Text != want {
 			t.Errorf("%s: %+v", key, k.Limits)
 		}
+		if slow := key[0] == 's'; len(k.Limits) > 1 != slow || slow && k.Limits[1].Source != "client_fixed" {
+			t.Errorf("%s: windows of clients: %+v", key, k.Limits)
+		}
 	}
 	var running struct {
 		Rules   []live.Rule
 		Central bool
 	}
 	ask("/v1/rules/running", "RunningRules", &running)
-	if r := running.Rules; len(r) != 2 || r[0].Limit.Text != text || r[0].HotKeys != 1 || r[0].Match != "/topic" ||
+	if r := running.Rules; len(r) != 2 || r[0].PerClient != nil || r[1].PerClient.Fixed.Text != "10 in 60s" || r[0].Limit.Text != text || r[0].HotKeys != 1 || r[0].Match != "/topic" ||
 		running.Central {
 		t.Errorf("%+v", running)
 	}

@@ -75,10 +75,22 @@ const maxUnlimitedBurst = 60 * time.Second
 
 func (l *list) reportRule(r *rules.Rule, shared bool) {
 	name := "rule " + r.Name
+	if r.PerClient != nil && !shared && r.PerClient.IsShared() {
+		l.addWarning(Finding{What: name + ": its windows of clients are shared by all limiters, and no Redis is configured",
+			Why: "each process has the whole window of a client for itself",
+			Fix: "redis: {addr: [\"127.0.0.1:6379\"]}   # where one process is all there is: scope: instance"})
+	}
+	if r.Hot.MinCount() == 0 {
+		l.addOK("%s: limits each client, and no key is hot", name)
+		return
+	}
 	if r.Hot.MinCount() <= 1 {
 		l.addWarning(Finding{What: fmt.Sprintf("%s: a single request in %v makes a key hot", name, r.Hot.Window),
 			Why: "every key that is asked for is published and limited: nothing is left of \"only the hot ones\"",
 			Fix: fmt.Sprintf("hot: {rate: 100, window: %v}   # more than one request in a window", r.Hot.Window)})
+	}
+	if !r.Limit.Set && r.PerClient != nil {
+		return
 	}
 	if !r.Limit.Set {
 		l.addWarning(Finding{What: name + ": has no limit", Why: "its hot keys are found and shown, and never limited",

@@ -140,7 +140,7 @@ func (e entry) appendLine(b []byte, now time.Time, name string) []byte {
 // unsupportedPart returns the part of the rules that a gateway cannot apply, or "" if it can apply all.
 func unsupportedPart(set *rules.Set) string {
 	bits := set.IP.IPv6Prefix
-	shadow := func(w *rules.IPWindow) bool { return w != nil && w.Mode == hottype.ModeShadow }
+	shadow := func(w *rules.ClientWindow) bool { return w != nil && w.Mode == hottype.ModeShadow }
 	// A class without limits of its own matters to hot keys alone, and gateways ask about these.
 	ownLimits := func(c *rules.Class) bool { return c.Fixed != nil || c.Sliding != nil || c.InFlight != nil }
 	switch {

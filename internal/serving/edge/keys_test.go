@@ -25,6 +25,13 @@ import (
 
 // sets are rules, and the keys that nginx makes of requests by them.
 const sets = `
+rules:
+  - {name: login, match: {path: /login, methods: [POST]}, per_client: {fixed: {limit: 9, window: 1m}}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 9}}
+> POST h /login ?
+> POST h /login?id=42 ?
+> GET h /topic?id=42 topic?id=42
+
 rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 9}}]
 > GET h /topic?id=42 topic?id=42
 > GET h /topic topic

@@ -17,7 +17,7 @@ const shardCount = 16
 const maxUndos = 256
 
 // A script accesses the keys of one hash slot only, so on a cluster subjects are distributed over shards, each a hash
-// tag of its own; both windows of a client are in one shard. A request whose subjects are in one shard is decided as on
+// tag of its own; the windows of a client are in one shard. A request whose subjects are in one shard is decided as on
 // one server, which is one shard. Package gate reads the shard of a subject and its server, so that a failed node
 // affects only its own limits.
 //
@@ -148,11 +148,16 @@ func (e *shardError) FailedShard() int { return e.shard }
 // Shards returns the number of shards, which is 1 on one server.
 func (l *Limiter) Shards() int { return len(l.shards) }
 
+// Shard returns the shard of a subject. All subjects of a client that differ only in their Name are in one shard, so
+// that its windows for all requests and for the requests of a rule take one call.
 func (l *Limiter) Shard(subject *limit.Subject) int {
 	if len(l.shards) == 1 {
 		return 0
 	}
 	var name [128]byte
+	if subject.Name != "" && !subject.Client.IsZero() {
+		subject = &limit.Subject{Space: subject.Space, Client: subject.Client}
+	}
 	return shardOf(appendSubject(name[:0], subject))
 }
 

@@ -1,6 +1,7 @@
 package redislimits
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 	"sync"
@@ -80,8 +81,11 @@ func (r *record) rotate(us int64) {
 type stripe struct {
 	mu      sync.Mutex
 	records map[subjectID][]record // guarded by mu; a list has one record for each space
-	_       [48]byte
+	number  int                    // among the stripes of all shards; locks are taken in this order
+	_       [40]byte
 }
+
+func (sp *stripe) compareNumber(n int) int { return cmp.Compare(sp.number, n) }
 
 // isExchanged reports whether the sums of a limit are exchanged.
 func isExchanged(s *limit.Spec) bool {
@@ -164,4 +168,26 @@ func (sp *stripe) collectDue(us int64, batch []sum) []sum {
 		}
 	}
 	return batch
+}
+
+// lockStripes locks the stripes of some charges, each once and in ascending order, so that no two calls can wait for
+// each other.
+func (w *Windows) lockStripes(charges []limit.Charge) (locked []*stripe) {
+	for len(charges) > 0 {
+		sp, n := w.firstStripe(charges)
+		if at, found := slices.BinarySearchFunc(locked, sp.number, (*stripe).compareNumber); !found {
+			locked = slices.Insert(locked, at, sp)
+		}
+		charges = charges[n:]
+	}
+	for _, sp := range locked {
+		sp.mu.Lock()
+	}
+	return locked
+}
+
+func unlockStripes(locked []*stripe) {
+	for _, sp := range locked {
+		sp.mu.Unlock()
+	}
 }

@@ -114,7 +114,7 @@ func (l *Limiter) Windows() *Windows {
 		s.lastExchange.Store(math.MinInt64 / 2)
 		s.stripes = make([]stripe, windowStripes/len(w.shards))
 		for j := range s.stripes {
-			s.stripes[j].records = map[subjectID][]record{}
+			s.stripes[j].records, s.stripes[j].number = map[subjectID][]record{}, i*len(s.stripes)+j
 		}
 	}
 	return w
@@ -165,19 +165,28 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 		return err == nil, err
 	}
 	us := w.shardOf(&charges[0].Subject).redisTime(now)
+	// The stripes are locked so that no exchange comes between Take and recordCharges.
 	sp, n := w.firstStripe(charges)
-	sp.mu.Lock() // so that no exchange comes between Take and recordCharges
+	if n < len(charges) {
+		locked := w.lockStripes(charges)
+		defer unlockStripes(locked)
+		return w.takeLocked(ctx, us, charges, results)
+	}
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	return w.takeLocked(ctx, us, charges, results)
+}
+
+// takeLocked takes charges whose stripes are locked.
+func (w *Windows) takeLocked(ctx context.Context, us int64, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
 	ok, err := w.local.Take(ctx, time.UnixMicro(us), charges, results)
 	sign := int64(1)
 	if !ok {
 		sign = 0 // nothing was admitted, but its sums are of use
 	}
 	if err == nil {
-		w.counts.untracked.Add(sp.recordCharges(us, charges[:n], sign, maxSubjects/windowStripes))
-	}
-	sp.mu.Unlock()
-	if err == nil {
-		w.recordCharges(us, charges[n:], sign)
+		w.recordCharges(us, charges, sign)
 	}
 	return ok, err
 }
@@ -186,27 +195,28 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 func (w *Windows) RefundAt(now time.Time, charges []limit.Charge) {
 	if len(charges) > 0 {
 		us := w.shardOf(&charges[0].Subject).redisTime(now)
+		locked := w.lockStripes(charges)
+		defer unlockStripes(locked)
 		w.local.RefundAt(time.UnixMicro(us), charges)
 		w.recordCharges(us, charges, -1)
 	}
 }
 
 // recordCharges records costs that were admitted, or refunded if sign is -1. If sign is 0, it records only that their
-// sums are of use.
+// sums are of use. The caller has locked the stripes of the charges.
 func (w *Windows) recordCharges(us int64, charges []limit.Charge, sign int64) {
 	for len(charges) > 0 {
 		sp, n := w.firstStripe(charges)
-		sp.mu.Lock()
 		w.counts.untracked.Add(sp.recordCharges(us, charges[:n], sign, maxSubjects/windowStripes))
-		sp.mu.Unlock()
 		charges = charges[n:]
 	}
 }
 
 func (w *Windows) shardOf(s *limit.Subject) *windowShard { return &w.shards[w.store.Shard(s)] }
 
-// firstStripe returns the stripe in which the first of some charges is recorded, by the address of its client or the
-// names, and the number of leading charges for the same client and name.
+// firstStripe returns the stripe in which the first of some charges is recorded, by its client and its name, and the
+// number of leading charges for the same client and name. The windows of one client for many rules are in all stripes
+// of its shard, because a stripe is bounded.
 func (w *Windows) firstStripe(charges []limit.Charge) (sp *stripe, n int) {
 	s := &charges[0].Subject
 	for n < len(charges) && subjectIDOf(&charges[n].Subject) == subjectIDOf(s) {
@@ -217,7 +227,10 @@ func (w *Windows) firstStripe(charges []limit.Charge) (sp *stripe, n int) {
 		address := s.Client.Addr.As16()
 		h = maphash.Bytes(w.seed, address[:])
 	} else {
-		h = maphash.String(w.seed, s.Client.Name) ^ bits.RotateLeft64(maphash.String(w.seed, s.Name), 1)
+		h = maphash.String(w.seed, s.Client.Name)
+	}
+	if s.Name != "" {
+		h ^= bits.RotateLeft64(maphash.String(w.seed, s.Name), 1)
 	}
 	stripes := w.shardOf(s).stripes
 	return &stripes[h%uint64(len(stripes))], n

@@ -49,7 +49,7 @@ type ruleView struct {
 }
 
 type appliedLimit struct {
-	Source  string     `json:"source"` // override, rule, ip_fixed, ip_sliding
+	Source  string     `json:"source"` // override, rule, client_fixed, client_sliding, ip_fixed, ip_sliding
 	Applies bool       `json:"applies"`
 	Why     string     `json:"why"`
 	Limit   *limitView `json:"limit"`
@@ -109,7 +109,7 @@ func (s *Service) describeKey(r *http.Request, key hottype.Key, now time.Time) (
 	}
 	a.Senders = s.sendersOf(key, now)
 	a.Limits = slices.Concat(overrideLimits(o, key), s.adaptiveBounds().ruleLimits(rule, o, key, a.Hot),
-		ipLimits(set.IP, o))
+		ruleWindowLimits(rule, o), ipLimits(set.IP, o))
 	a.Warnings = changes.KeyWarnings(set, key)
 	if trouble := s.Trouble(); trouble != "" {
 		a.Warnings = append(a.Warnings, trouble)
@@ -165,6 +165,8 @@ func (b adaptiveBounds) ruleLimits(rule *rules.Rule, o *rules.Override, key hott
 	switch {
 	case malformed && (o == nil || o.KeepsLimit()):
 		return []appliedLimit{malformedLimit(rule, l, o != nil && o.Action == rules.ActionShadow)}
+	case l.Limit == nil && rule.Hot.MinCount() == 0:
+		return nil // it only has windows of clients
 	case l.Limit == nil:
 		l.Why = "the rule only detects"
 	case o != nil && !o.KeepsLimit():
@@ -200,17 +202,29 @@ func malformedLimit(rule *rules.Rule, l appliedLimit, shadow bool) appliedLimit 
 }
 
 func ipLimits(ip rules.IPLimits, o *rules.Override) []appliedLimit {
+	return windowLimits("ip", ip.Fixed, ip.Sliding, o,
+		"every client is held to it, whatever it asks for, but for exempt addresses")
+}
+
+// ruleWindowLimits returns the windows of each client for the requests of a rule, which may be nil.
+func ruleWindowLimits(rule *rules.Rule, o *rules.Override) []appliedLimit {
+	if rule == nil || rule.PerClient == nil {
+		return nil
+	}
+	return windowLimits("client", rule.PerClient.Fixed, rule.PerClient.Sliding, o,
+		"every client is held to it by the rule, hot or not, but for exempt addresses and classes with windows of their own")
+}
+
+func windowLimits(of string, fixed, sliding *rules.ClientWindow, o *rules.Override, why string) []appliedLimit {
 	var out []appliedLimit
 	for _, w := range []struct {
 		source string
-		window *rules.IPWindow
-	}{{"ip_fixed", ip.Fixed}, {"ip_sliding", ip.Sliding}} {
+		window *rules.ClientWindow
+	}{{of + "_fixed", fixed}, {of + "_sliding", sliding}} {
 		if w.window == nil {
 			continue
 		}
-		l := appliedLimit{Source: w.source, Applies: true,
-			Why:   "every client is held to it, whatever it asks for, but for exempt addresses",
-			Limit: viewWindow(w.window)}
+		l := appliedLimit{Source: w.source, Applies: true, Why: why, Limit: viewWindow(w.window)}
 		if o != nil && (o.Action == rules.ActionExempt || o.Action == rules.ActionBlock) {
 			l.Applies, l.Why = false, "the override stands before it"
 		}

@@ -77,7 +77,7 @@ func windowsOf(set *rules.Set, class string) *limitView {
 		}
 	}
 	var least *limitView
-	for _, w := range []*rules.IPWindow{fixed, sliding} {
+	for _, w := range []*rules.ClientWindow{fixed, sliding} {
 		if w == nil {
 			continue
 		}

@@ -128,7 +128,7 @@ func (b adaptiveBounds) viewLimit(l rules.Limit) *limitView {
 // found one yet: it begins without a cap, and no upstream has a million requests in flight.
 const maxShownInFlight = 1e6
 
-func viewWindow(w *rules.IPWindow) *limitView {
+func viewWindow(w *rules.ClientWindow) *limitView {
 	v := viewSpec(w.Spec, cmp.Or(w.Mode, hottype.ModeEnforce), w.Scope)
 	if w.Consistency == rules.Async {
 		v.Text += " (async)"

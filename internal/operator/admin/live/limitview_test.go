@@ -34,7 +34,7 @@ ip:
 	if v := (adaptiveBounds{}).viewLimit(set.Rules[3].Limit); v != nil {
 		t.Errorf("a rule that only detects: %+v", v)
 	}
-	for w, want := range map[*rules.IPWindow]string{set.IP.Fixed: "50 in 1s, block 10s",
+	for w, want := range map[*rules.ClientWindow]string{set.IP.Fixed: "50 in 1s, block 10s",
 		set.IP.Sliding: "99 in 60s (async)"} {
 		if got := viewWindow(w).Text; got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -12,14 +12,16 @@ import (
 
 // Rule is a rule as this program runs it.
 type Rule struct {
-	Name    string     `json:"name"`
-	Match   string     `json:"match"`
-	Params  []string   `json:"params"`
-	Hot     string     `json:"hot"`
-	Limit   *limitView `json:"limit"`  // null: the rule only detects
-	Values  int        `json:"values"` // keys with a limit of their own
-	Cache   bool       `json:"cache"`
-	HotKeys int        `json:"hot_keys"` // that are hot now
+	Name   string     `json:"name"`
+	Match  string     `json:"match"`
+	Params []string   `json:"params"`
+	Hot    string     `json:"hot"`
+	Limit  *limitView `json:"limit"` // null: the rule only detects
+	// PerClient holds the windows of each client for the requests of the rule, or null if there are none.
+	PerClient *clientWindows `json:"per_client"`
+	Values    int            `json:"values"` // keys with a limit of their own
+	Cache     bool           `json:"cache"`
+	HotKeys   int            `json:"hot_keys"` // that are hot now
 	// Note is the reason why the rule cannot work as intended, by the requests of the last hour.
 	Note string `json:"note,omitempty"`
 }
@@ -42,6 +44,14 @@ type ClientRule struct {
 	Fixed    *limitView `json:"fixed"`
 	Sliding  *limitView `json:"sliding"`
 	InFlight *limitView `json:"in_flight"`
+	// PerClient holds the windows that take the place of the windows of every rule that has some, or null.
+	PerClient *clientWindows `json:"per_client"`
+}
+
+// clientWindows are the windows of each client for the requests of a rule. A window that is not set is null.
+type clientWindows struct {
+	Fixed   *limitView `json:"fixed"`
+	Sliding *limitView `json:"sliding"`
 }
 
 // getRunning lists the rules that this program runs, with the limits in force: GET /v1/rules/running.
@@ -54,7 +64,8 @@ func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 	list := make([]Rule, len(set.Rules))
 	for i, r := range set.Rules {
 		list[i] = Rule{Name: r.Name, Match: matchText(r), Params: paramNames(r), Hot: r.Hot.String(),
-			Limit: bounds.viewLimit(r.Limit), Values: len(r.Values), Cache: r.Cache != nil, HotKeys: hot[r.Name]}
+			Limit: bounds.viewLimit(r.Limit), PerClient: viewPerClient(r.PerClient), Values: len(r.Values),
+			Cache: r.Cache != nil, HotKeys: hot[r.Name]}
 	}
 	for _, n := range s.ruleNotes() {
 		i := slices.IndexFunc(list, func(r Rule) bool { return r.Name == n.Rule })
@@ -64,14 +75,16 @@ func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 	}
 	clients := []ClientRule{viewClients("", set.IP.Fixed, set.IP.Sliding, set.IP.InFlight)}
 	for _, c := range set.Classes {
-		clients = append(clients, viewClients(c.Name, cmp.Or(c.Fixed, set.IP.Fixed), cmp.Or(c.Sliding, set.IP.Sliding),
-			cmp.Or(c.InFlight, set.IP.InFlight)))
+		of := viewClients(c.Name, cmp.Or(c.Fixed, set.IP.Fixed), cmp.Or(c.Sliding, set.IP.Sliding),
+			cmp.Or(c.InFlight, set.IP.InFlight))
+		of.PerClient = viewPerClient(c.PerClient)
+		clients = append(clients, of)
 	}
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"at": s.cfg.Now(), "rules": list, "clients": clients,
 		"overrides": len(set.Overrides), "central": s.cfg.CentralRules, "processes": s.reportingProcesses(set)})
 }
 
-func viewClients(class string, fixed, sliding *rules.IPWindow, inFlight *rules.InFlight) ClientRule {
+func viewClients(class string, fixed, sliding *rules.ClientWindow, inFlight *rules.InFlight) ClientRule {
 	c := ClientRule{Class: class}
 	if fixed != nil {
 		c.Fixed = viewWindow(fixed)
@@ -83,6 +96,14 @@ func viewClients(class string, fixed, sliding *rules.IPWindow, inFlight *rules.I
 		c.InFlight = adaptiveBounds{}.viewLimit(rules.Limit{InFlight: inFlight})
 	}
 	return c
+}
+
+func viewPerClient(of *rules.PerClient) *clientWindows {
+	if of == nil {
+		return nil
+	}
+	w := viewClients("", of.Fixed, of.Sliding, nil)
+	return &clientWindows{w.Fixed, w.Sliding}
 }
 
 // matchText describes the requests that a rule counts: "GET,POST example.org/topic".

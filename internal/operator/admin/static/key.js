@@ -171,7 +171,10 @@ function hotOf(k) {
   return { key: k.key, threshold: k.rule?.hot_rate || 1, limit: held?.limit, override: k.override, tried: k.tried };
 }
 
-const sources = { override: "Override", rule: "Rule", ip_fixed: "Per address", ip_sliding: "Per address, long" };
+const sources = {
+  override: "Override", rule: "Rule", client_fixed: "Per client, of the rule", client_sliding: "Per client, of the rule, long",
+  ip_fixed: "Per address", ip_sliding: "Per address, long",
+};
 
 function limitLine(l) {
   return el("li", { class: l.applies ? "applies" : "rests" },

@@ -161,13 +161,23 @@ function ruleRow(r) {
       r.params.length > 0 ? `by ${r.params.map(plainKey).join(", ")}` : "as one key"),
     r.note ? el("small", { class: "error" }, plainKey(r.note)) : ""),
     cell("Hot from", "", r.hot),
-    cell("Limit", "words", r.limit ? r.limit.text : "detected only",
+    cell("Limit", "words", limitText(r),
       el("small", { class: "note" }, more.filter(Boolean).join(" · "))),
     cell("Hot keys", "num", count(r.hot_keys)));
 }
 
+// limitText names the limit of the hot keys of a rule and the windows of its clients.
+function limitText({ hot, limit, per_client: windows }) {
+  const each = windowTexts(windows).map((text) => `each client ${text}`);
+  if (hot !== "never" || each.length === 0) each.unshift(limit ? limit.text : "detected only");
+  return each.join(" · ");
+}
+
+const windowTexts = (w) => [w?.fixed, w?.sliding].filter(Boolean).map((l) => l.text);
+
 function clientRow(c) {
   const parts = [c.fixed, c.sliding, c.in_flight].filter(Boolean).map((l) => l.text);
+  parts.push(...windowTexts(c.per_client).map((text) => `${text} in each rule with windows of its clients`));
   return el("li", {}, el("b", {}, c.class ? `Class ${plainKey(c.class)}` : "Every client"), " ",
     parts.length > 0 ? parts.join(" · ") : "no limit");
 }
