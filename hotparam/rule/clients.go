@@ -46,6 +46,10 @@ type Window struct {
 	Limit int64 `name:"limit" in:"1..9007199254740991" required:"true"`
 	// The length of the window.
 	Window time.Duration `name:"window" in:"1ms..24h" step:"1ms" required:"true"`
+	// The field that names whom the window counts, `header.NAME`, instead of the address: an account, a fingerprint of a
+	// TLS client, an AS number. It counts if a trusted peer sends it, in one line; docs/rules.md#client_key. Default:
+	// the address.
+	ClientKey string `name:"client_key"`
 	// As in `limit` of a rule.
 	Block time.Duration `name:"block" in:"0s..24h" step:"1ms"`
 	// As in `limit` of a rule.

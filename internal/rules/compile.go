@@ -42,8 +42,8 @@ func (p *parser) compileSet(v conf.Value, d *rule.Set) {
 	s.ParseAs = compileTraits(v, &d.ParseAs)
 	p.checkUpstreams(v.At("upstreams"))
 	ip := v.At("ip")
-	s.IP = IPLimits{Fixed: compileWindow(ip.At("fixed"), d.IP.Fixed, limit.FixedWindow),
-		Sliding:        compileWindow(ip.At("sliding"), d.IP.Sliding, limit.SlidingWindow),
+	s.IP = IPLimits{Fixed: s.compileWindow(ip.At("fixed"), d.IP.Fixed, limit.FixedWindow),
+		Sliding:        s.compileWindow(ip.At("sliding"), d.IP.Sliding, limit.SlidingWindow),
 		TrustedProxies: compileNetworks(ip.At("trusted_proxies"), d.IP.TrustedProxies),
 		Exempt:         compileNetworks(ip.At("exempt"), d.IP.Exempt),
 		Client:         strings.ToLower(d.IP.Client), IPv6Prefix: d.IP.IPv6Prefix, InFlight: d.IP.InFlight}
@@ -63,7 +63,7 @@ func (p *parser) compileSet(v conf.Value, d *rule.Set) {
 	for i := range d.Classes {
 		at := v.At("classes").Entry(i)
 		checkUnique(at, d.Classes[i].Name, names)
-		s.Classes = append(s.Classes, compileClass(at, &d.Classes[i]))
+		s.Classes = append(s.Classes, s.compileClass(at, &d.Classes[i]))
 	}
 	for i := range d.Overrides {
 		o := Override(d.Overrides[i])
@@ -122,7 +122,7 @@ func (p *parser) compileRule(v conf.Value, c *rule.Rule) *Rule {
 	if c.Limit != nil && !v.At("limit").Broken() {
 		r.Limit, r.Values = limitOf(v.At("limit"), c.Limit)
 	}
-	r.PerClient = compilePerClient(v.At("per_client"), c.PerClient)
+	r.PerClient = p.set.compilePerClient(v.At("per_client"), c.PerClient)
 	switch {
 	case v.Has("ignore") && !r.AllQuery:
 		v.At("ignore").Fail(`requires "*" in params`)

@@ -17,13 +17,14 @@ import (
 	"github.com/hotparam/pipeline/internal/netset"
 )
 
-func compileWindow(v conf.Value, c *rule.Window, a limit.Algorithm) *ClientWindow {
+func (s *Set) compileWindow(v conf.Value, c *rule.Window, a limit.Algorithm) *ClientWindow {
 	if c == nil {
 		return nil
 	}
 	w := &ClientWindow{
 		Spec:  limit.Spec{Algorithm: a, Limit: c.Limit, Window: c.Window, Block: c.Block, BlockMax: c.BlockMax},
 		Scope: c.Scope, OnStoreFailure: c.OnStoreFailure, Consistency: c.Consistency, Mode: c.Mode,
+		Field: s.compileClientField(v, c.ClientKey),
 	}
 	if w.Consistency == Async && w.Scope == ScopeInstance {
 		v.At("consistency").Fail("nothing is shared in scope instance; take scope: cluster, or leave it out")
@@ -33,15 +34,15 @@ func compileWindow(v conf.Value, c *rule.Window, a limit.Algorithm) *ClientWindo
 }
 
 // compilePerClient compiles the windows of each client for the requests of a rule. It returns nil if there are none.
-func compilePerClient(v conf.Value, c *rule.PerClient) *PerClient {
+func (s *Set) compilePerClient(v conf.Value, c *rule.PerClient) *PerClient {
 	if c == nil || v.Broken() {
 		return nil
 	}
 	if c.Fixed == nil && c.Sliding == nil && !v.Failed() {
 		v.Fail("is empty; write fixed or sliding, such as fixed: {limit: 10, window: 1m}")
 	}
-	return &PerClient{Fixed: compileWindow(v.At("fixed"), c.Fixed, limit.FixedWindow),
-		Sliding: compileWindow(v.At("sliding"), c.Sliding, limit.SlidingWindow)}
+	return &PerClient{Fixed: s.compileWindow(v.At("fixed"), c.Fixed, limit.FixedWindow),
+		Sliding: s.compileWindow(v.At("sliding"), c.Sliding, limit.SlidingWindow)}
 }
 
 // MaxClientRules is the number of rules whose PerClient one request is charged to. More rules match a request only if
@@ -117,12 +118,12 @@ func (s *Set) warnOfOpenTrust(v conf.Value) {
 // larger than /16.
 func IsMostClients(p netip.Prefix) bool { return p.Bits() < 8 || p.Addr().Is6() && p.Bits() < 16 }
 
-func compileClass(v conf.Value, c *rule.Class) *Class {
+func (s *Set) compileClass(v conf.Value, c *rule.Class) *Class {
 	ip, match := v.At("ip"), v.At("match")
 	k := &Class{Name: c.Name, Header: textproto.CanonicalMIMEHeaderKey(c.Match.Header), Upstream: c.Upstream,
-		Fixed:     compileWindow(ip.At("fixed"), c.IP.Fixed, limit.FixedWindow),
-		Sliding:   compileWindow(ip.At("sliding"), c.IP.Sliding, limit.SlidingWindow),
-		PerClient: compilePerClient(v.At("per_client"), c.PerClient),
+		Fixed:     s.compileWindow(ip.At("fixed"), c.IP.Fixed, limit.FixedWindow),
+		Sliding:   s.compileWindow(ip.At("sliding"), c.IP.Sliding, limit.SlidingWindow),
+		PerClient: s.compilePerClient(v.At("per_client"), c.PerClient),
 		InFlight:  c.IP.InFlight, Verify: strings.Join(c.Verify, " "), PassAge: c.PassAge, Granted: c.Granted}
 	if !k.checkProof(v) {
 		return k

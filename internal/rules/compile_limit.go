@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"net/textproto"
 	"reflect"
 	"slices"
 	"strings"
@@ -57,13 +56,7 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 	case v.Has("lease"):
 		v.At("lease").Fail("requires algorithm: in_flight")
 	}
-	if v.Has("client_key") && !v.At("client_key").Failed() {
-		name, ok := strings.CutPrefix(c.ClientKey, "header.")
-		if !ok || !headerName.MatchString(name) {
-			v.At("client_key").Fail("must be header.NAME, the header that names the client")
-		}
-		l.ClientHeader = textproto.CanonicalMIMEHeaderKey(name)
-	}
+	l.ClientHeader = clientHeader(v, c.ClientKey)
 	if v.Has("refund_status") {
 		l.RefundStatus = &c.RefundStatus
 	}

@@ -215,6 +215,8 @@ type ClientWindow struct {
 	Spec           limit.Spec
 	Scope          Scope
 	OnStoreFailure FailurePolicy
+	// Field names whom the window counts, or is nil if the address of the client does.
+	Field *ClientField
 	// Consistency is how processes share the window; "" is exact.
 	Consistency Consistency
 	// Mode is the mode of the window, which denies requests or only counts the requests that it would have denied.

@@ -126,6 +126,9 @@ func windowTexts(who string, windows ...*rules.ClientWindow) (out []string) {
 			continue
 		}
 		text := fmt.Sprintf("%s: %s", who, specText(w.Spec))
+		if w.Field != nil {
+			text += ", by " + w.Field.Header + " of trusted peers"
+		}
 		if w.Consistency == rules.Async {
 			text += ", async"
 		}

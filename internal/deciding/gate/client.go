@@ -48,7 +48,7 @@ func (d *decision) limitsClient() bool { return !d.client.IsZero() && !d.clientC
 // chargeClient adds the limits of the client: an override's limit, or the windows and slots of its class; and its
 // windows for the requests of the matched rules, also if another part of the request was charged to the client.
 func (d *decision) chargeClient() {
-	if d.client.IsZero() || d.override.hasAction(rules.ActionExempt) {
+	if d.override.hasAction(rules.ActionExempt) {
 		return
 	}
 	shadow := d.override.hasAction(rules.ActionShadow)
@@ -63,16 +63,29 @@ func (d *decision) chargeClient() {
 // chargeClass adds the limits of the client that do not depend on rules.
 func (d *decision) chargeClass(shadow bool) {
 	if d.override.hasAction(rules.ActionLimit) {
-		d.addCharge(d.st.overrideSlot(d.override.Override).clientLimit, -1, false)
+		if !d.client.IsZero() {
+			d.addCharge(d.st.overrideSlot(d.override.Override).clientLimit, -1, false)
+		}
 	} else {
 		for _, w := range d.class.windows {
 			if w != nil {
-				d.addCharge(w, -1, shadow)
+				d.chargeWindow(w, shadow)
 			}
 		}
 	}
-	if d.class.inFlight != nil && d.releases && !shadow && !d.longPath {
+	if d.class.inFlight != nil && d.releases && !shadow && !d.longPath && !d.client.IsZero() {
 		d.needSlot(d.class.inFlight, -1)
+	}
+}
+
+// chargeWindow adds a window of the client, if the client is known by its address or by the field of the window.
+func (d *decision) chargeWindow(w *boundLimit, shadow bool) {
+	client := d.client
+	if w.field != nil {
+		client = w.field.ClientOf(d.req, client)
+	}
+	if !client.IsZero() {
+		d.addCharge(w, -1, shadow).Subject.Client = client
 	}
 }
 

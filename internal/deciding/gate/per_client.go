@@ -101,7 +101,7 @@ func (d *decision) chargeRuleWindows(shadow bool) {
 	for _, of := range d.perClient {
 		for _, w := range of.windows {
 			if w != nil {
-				d.addCharge(w, -1, shadow)
+				d.chargeWindow(w, shadow)
 			}
 		}
 	}

@@ -125,6 +125,11 @@ func TestPerClient_TenLoginsAMinute(t *testing.T) {
 func TestPerClient_OfAClass(t *testing.T) {
 	t.Parallel()
 	b := build(t, loginRules, gate.Config{})
+	for i := range 60 { // of a rule without windows
+		if v := b.post("/other", "192.0.2.1", "member"); !v.Allowed {
+			t.Fatalf("request %d for another page: %+v", i, v)
+		}
+	}
 	for range 2 {
 		for _, of := range []struct {
 			class string

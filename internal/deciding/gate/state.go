@@ -69,7 +69,8 @@ type boundLimit struct {
 	async  bool // kept by the store that exchanges sums
 	waits  bool // an allowed request may have to be delayed
 
-	of *rules.Rule // whose requests a window of a client counts, or nil if it counts all
+	of    *rules.Rule        // whose requests a window of a client counts, or nil if it counts all
+	field *rules.ClientField // names whom a window counts, or nil if the address does
 
 	// Limits that only count (watch.go).
 	shadow bool           // a limit in shadow mode
@@ -200,7 +201,7 @@ func (st *state) localWindows(windows [2]*boundLimit) *limit.ClientWindows {
 	for _, w := range windows {
 		switch {
 		case w == nil:
-		case w.shared || w.async || w.shadow:
+		case w.shared || w.async || w.shadow || w.field != nil:
 			return nil
 		default:
 			charges = append(charges, limit.Charge{Subject: limit.Subject{Space: w.space}, Spec: w.spec})
@@ -216,7 +217,7 @@ func (st *state) compileWindow(w *rules.ClientWindow, reason hottype.Reason, cla
 	}
 	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.async
 	b := st.bindLimit(space, reason.String(), reason, w.Spec, w.Scope, w.OnStoreFailure)
-	b.shared, b.async, b.shadow = b.shared && !async, async, w.Mode == hottype.ModeShadow
+	b.shared, b.async, b.shadow, b.field = b.shared && !async, async, w.Mode == hottype.ModeShadow, w.Field
 	return &b
 }
 

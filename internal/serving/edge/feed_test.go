@@ -142,6 +142,8 @@ func TestFeed_AsksAboutAllForUnsupportedOverrides(t *testing.T) {
 	}
 	newSite(t, strings.Replace(feedRules, "window: 1m", "window: 1m, mode: shadow", 1)).
 		expect("ask an ip window in shadow mode\n", false)
+	newSite(t, strings.Replace(feedRules, "window: 1m", "window: 1m, client_key: header.X-User", 1)).
+		expect("ask an ip window with client_key\n", false)
 	twice := []rules.Override{{ID: "a", Key: "topic?id=1", Action: rules.ActionBlock},
 		{ID: "b", Key: "topic?id=1", Action: rules.ActionExempt}}
 	s := newSite(t, feedRules)

@@ -140,6 +140,7 @@ func (e entry) appendLine(b []byte, now time.Time, name string) []byte {
 // unsupportedPart returns the part of the rules that a gateway cannot apply, or "" if it can apply all.
 func unsupportedPart(set *rules.Set) string {
 	bits := set.IP.IPv6Prefix
+	named := func(w *rules.ClientWindow) bool { return w != nil && w.Field != nil }
 	shadow := func(w *rules.ClientWindow) bool { return w != nil && w.Mode == hottype.ModeShadow }
 	// A class without limits of its own matters to hot keys alone, and gateways ask about these.
 	ownLimits := func(c *rules.Class) bool { return c.Fixed != nil || c.Sliding != nil || c.InFlight != nil }
@@ -150,6 +151,8 @@ func unsupportedPart(set *rules.Set) string {
 		return "ip.ipv6_prefix is not a multiple of 8"
 	case shadow(set.IP.Fixed) || shadow(set.IP.Sliding):
 		return "an ip window in shadow mode"
+	case named(set.IP.Fixed) || named(set.IP.Sliding):
+		return "an ip window with client_key"
 	}
 	return ""
 }

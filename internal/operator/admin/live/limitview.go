@@ -130,6 +130,9 @@ const maxShownInFlight = 1e6
 
 func viewWindow(w *rules.ClientWindow) *limitView {
 	v := viewSpec(w.Spec, cmp.Or(w.Mode, hottype.ModeEnforce), w.Scope)
+	if w.Field != nil {
+		v.Text += " by " + w.Field.Header
+	}
 	if w.Consistency == rules.Async {
 		v.Text += " (async)"
 	}

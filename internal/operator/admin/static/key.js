@@ -172,7 +172,7 @@ function hotOf(k) {
 }
 
 const sources = {
-  override: "Override", rule: "Rule", client_fixed: "Per client, of the rule", client_sliding: "Per client, of the rule, long",
+  override: "Override", rule: "Rule", client_fixed: "Per client and rule", client_sliding: "Per client and rule, long",
   ip_fixed: "Per address", ip_sliding: "Per address, long",
 };
 
