@@ -48,12 +48,38 @@ func (m *Memory) ClientWindows(charges []Charge) *ClientWindows {
 func (w *ClientWindows) Take(now time.Time, of *Subject, cost int64, results []Result) bool {
 	us, id := limitcore.Micros(now), w.m.hashSubject(of)
 	sh := &w.m.shards[id.hi%uint64(len(w.m.shards))]
-	var t windowCharges
+	var entries [MaxClientWindows]*entry
+	var before [MaxClientWindows]limitcore.State
+	var slot int32
+	allowed := 0
 	sh.mu.Lock()
-	allowed := w.charge(&t, sh, us, id, cost, results)
-	t.finish(allowed)
+	for i := range w.of {
+		c := &w.of[i]
+		t := &sh.tables[c.space]
+		if int(slot) >= len(t.entries) || t.entries[slot].id != id { // most clients have the same slot in both tables
+			slot = t.find(id)
+		}
+		if slot < 0 || t.entries[slot].log != 0 {
+			break
+		}
+		e := &t.entries[slot]
+		entries[i], before[i] = e, e.state
+		o := c.compiled.Charge(&e.state, nil, us, cost)
+		if !o.Allowed {
+			break
+		}
+		setResult(o, c.compiled.Capacity, &results[i])
+		allowed++
+	}
+	for i, e := range entries[:allowed] {
+		if allowed == len(w.of) {
+			e.countCall()
+		} else {
+			e.state = before[i]
+		}
+	}
 	sh.mu.Unlock()
-	return allowed
+	return allowed == len(w.of)
 }
 
 // TakeBoth charges two subjects, each to windows of its own, as Take charges one: all windows allow the cost, or
@@ -92,7 +118,8 @@ func (t *windowCharges) finish(allowed bool) {
 }
 
 // charge charges the windows of a subject, whose shard is locked, until one denies or does not know the subject. It
-// reports whether all have allowed.
+// reports whether all have allowed. Take has the same loop in place, because every request comes through there and a
+// call made decisions 6 % slower.
 func (w *ClientWindows) charge(to *windowCharges, sh *shard, us int64, id subjectHash, cost int64,
 	results []Result) bool {
 	var slot int32

@@ -45,6 +45,11 @@ func (g *Gate) Upstream(class string) string {
 // was not charged for this request.
 func (d *decision) limitsClient() bool { return !d.client.IsZero() && !d.clientCharged }
 
+// hasClientLimits reports whether chargeClient may have something to charge.
+func (d *decision) hasClientLimits() bool {
+	return d.class.limited || len(d.perClient) > 0 || d.override.Override != nil
+}
+
 // chargeClient adds the limits of the client: an override's limit, or the windows and slots of its class; and its
 // windows for the requests of the matched rules, also if another part of the request was charged to the client.
 func (d *decision) chargeClient() {
@@ -80,11 +85,11 @@ func (d *decision) chargeClass(shadow bool) {
 
 // chargeWindow adds a window of the client, if the client is known by its address or by the field of the window.
 func (d *decision) chargeWindow(w *boundLimit, shadow bool) {
-	client := d.client
-	if w.field != nil {
-		client = w.field.ClientOf(d.req, client)
-	}
-	if !client.IsZero() {
+	if w.field == nil {
+		if !d.client.IsZero() {
+			d.addCharge(w, -1, shadow)
+		}
+	} else if client := w.field.ClientOf(d.req, d.client); !client.IsZero() {
 		d.addCharge(w, -1, shadow).Subject.Client = client
 	}
 }
@@ -93,7 +98,8 @@ func (d *decision) chargeWindow(w *boundLimit, shadow bool) {
 // they allow it, as is the case for most requests: it costs less without charges. Otherwise it takes nothing.
 func (d *decision) takeWindows(v *verdict.Verdict) bool {
 	c := d.class
-	if d.override.Override != nil || !d.limitsClient() || c.inFlight != nil && d.releases {
+	if c.local == nil && len(d.perClient) == 0 || d.override.Override != nil || !d.limitsClient() ||
+		c.inFlight != nil && d.releases {
 		return false
 	}
 	for i := range d.keys {
@@ -108,6 +114,12 @@ func (d *decision) takeWindows(v *verdict.Verdict) bool {
 	if !c.local.Take(d.now, &limit.Subject{Client: d.client}, d.cost, results[:]) {
 		return false
 	}
-	d.reportWindows(v, &c.windows, results[:])
+	n := 0
+	for _, w := range c.windows {
+		if w != nil {
+			d.reportLimit(v, w, &results[n])
+			n++
+		}
+	}
 	return true
 }

@@ -36,7 +36,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 	// Blocks and exemptions need no limit. Otherwise each limit adds its charges, and take takes all of them or none.
 	// Requests that a response cache may answer are not charged to their keys.
 	if !d.decideWithoutLimit(v) {
-		if !d.exempt && !d.keysOnly && (d.class.local == nil && len(d.perClient) == 0 || !d.takeWindows(v)) {
+		if !d.exempt && !d.keysOnly && d.hasClientLimits() && !d.takeWindows(v) {
 			d.chargeClient() // client.go
 		}
 		if d.mayCache && !d.exempt {

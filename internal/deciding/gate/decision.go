@@ -176,7 +176,10 @@ func (d *decision) addCharge(b *boundLimit, key int, shadow bool) *limit.Charge 
 	if key >= 0 {
 		c.Subject.Name = string(d.keyName(key))
 	} else {
-		c.Subject.Client, c.Subject.Name = d.client, b.name
+		c.Subject.Client = d.client
+		if b.name != "" {
+			c.Subject.Name = b.name
+		}
 	}
 	return c
 }

@@ -42,7 +42,7 @@ type keyLimit struct {
 
 // findKeys fills in the keys of the request: whether each is hot, and its limit.
 func (g *Gate) findKeys(d *decision, v *verdict.Verdict) {
-	n := min(len(d.matches), d.st.set.MaxKeys())
+	n := min(len(d.matches), d.st.maxKeys)
 	d.keys = slices.Grow(d.keys, n)[:n] // zero, as reset leaves them
 	for i := range d.keys {
 		m, k := &d.matches[i], &d.keys[i]

@@ -40,6 +40,7 @@ type state struct {
 	upstreams       *adaptive.Upstreams
 	defaultUpstream *adaptive.Upstream // nil if no limit follows the default upstream
 	adapts          bool               // some limit is adaptive
+	maxKeys         int                // of set
 	proofs, grants  bool               // clients prove some class by a cookie; responses grant some class
 	hasSlots        bool               // some limit bounds how many requests of a key or upstream are in flight
 }
@@ -49,6 +50,7 @@ type class struct {
 	local    *limit.ClientWindows // the same, if this process keeps all, or nil if they are charged singly
 	byRule   []*ruleWindows       // windows for the requests of a rule, by its index; nil if no rule has any
 	inFlight *inFlight            // nil if unbounded
+	limited  bool                 // it has a window, or inFlight
 	// preflight is the class of CORS preflights: its windows have the same size, and count apart.
 	preflight *class
 	upstream  string
@@ -102,7 +104,8 @@ func refillTime(s limit.Spec) time.Duration {
 func (g *Gate) newState(old *state, set *rules.Set, live rules.LiveOverrides) *state {
 	up := &g.upstreams
 	st := &state{
-		set: set, live: live, exact: g.shared != nil, async: g.cfg.Async != nil, exempt: exemptTable(set.IP.Exempt),
+		set: set, live: live, maxKeys: set.MaxKeys(),
+		exact: g.shared != nil, async: g.cfg.Async != nil, exempt: exemptTable(set.IP.Exempt),
 		upstreams: up, defaultUpstream: up.Get(hottype.DefaultUpstream), adapts: len(set.AdaptiveUpstreams()) > 0,
 		proofs: set.UsesProofs(),
 		grants: slices.ContainsFunc(set.Classes, func(c *rules.Class) bool { return c.Granted }),
@@ -168,6 +171,7 @@ func (st *state) compileClass(c *rules.Class) *class {
 			cl.inFlight.space += c.Name + ":"
 		}
 	}
+	cl.limited = cl.windows != [2]*boundLimit{} || cl.inFlight != nil
 	cl.byRule = st.ruleWindowsOf(c.Name).usual
 	preflight := *cl
 	preflight.byRule = st.ruleWindowsOf(c.Name).preflight
