@@ -26,6 +26,10 @@ ip:
   sliding: {limit: 1000000, window: 60s, scope: instance}
 `
 
+// benchPerClient has the windows of benchWindows in its rule.
+var benchPerClient = strings.Replace(benchRules, "hot: {rate: 100}", "hot: {rate: 100}, per_client: {fixed: {limit: "+
+	"1000000000, window: 1s, scope: instance}, sliding: {limit: 100000000, window: 60s, scope: instance}}", 1)
+
 var fairBench = strings.Replace(benchRules, "burst: 200", "burst: 200, fair: true", 1)
 
 const hotKey hottype.Key = "topic?id=42&lang=en&page=3"
@@ -77,6 +81,17 @@ func BenchmarkCold3Params(b *testing.B) {
 			for b.Loop() {
 				g.Decide(b.Context(), g.now, req)
 			}
+		})
+	}
+}
+
+// A cold request with windows of its client for all requests, for a rule, and both.
+func BenchmarkColdClient(b *testing.B) {
+	windows := strings.Replace(benchWindows, "limit: 1000000,", "limit: 100000000,", 1)
+	for name, yaml := range map[string]string{"ip": windows, "per_client": benchPerClient,
+		"both": benchPerClient + strings.TrimPrefix(windows, benchRules)} {
+		b.Run(name, func(b *testing.B) {
+			benchAsk(b, benchGate(b, yaml, uncounted{}), "/topic?id=41&lang=en&page=3", true)
 		})
 	}
 }
