@@ -30,7 +30,8 @@ classes: [{name: office, match: {networks: [10.0.1.0/24]}, per_client: {sliding:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := rep.Denied; n[hottype.ReasonClientFixed] != 590 || n[hottype.ReasonClientSliding] != 550 || n.Total() != 1140 {
+	if n := rep.Denied; n[hottype.ReasonClientFixed] != 590 || n[hottype.ReasonClientSliding] != 550 ||
+		n.Total() != 1140 {
 		t.Errorf("denied %+v", n)
 	}
 	if len(rep.Hot) > 0 {
