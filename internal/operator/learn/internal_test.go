@@ -344,3 +344,17 @@ func TestClock_FindsSqueezedAndRoundedTimes(t *testing.T) {
 		}
 	}
 }
+
+// The example in each proposal is a rule that limits each client.
+func TestLoginExample_IsARule(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("example.yaml", []byte("rules:\n  "+loginExample+"\n"))
+	if err != nil || set.Rules[0].PerClient == nil {
+		t.Errorf("%v: %+v", err, set)
+	}
+	var f file
+	(&Proposal{}).writeCatchAll(&f)
+	if !strings.Contains(f.String(), "\n  # "+loginExample+"\n") {
+		t.Errorf("the proposal lacks it:\n%s", f.String())
+	}
+}

@@ -190,3 +190,6 @@ func countKeys(spans []replay.Span) int {
 	}
 	return len(keys)
 }
+
+// loginExample is a rule that a log cannot propose, because a log does not show which requests are attempts.
+const loginExample = "- {name: login, match: {path: /login, methods: [POST]}, per_client: {fixed: {limit: 10, window: 1m}}}"

@@ -276,3 +276,20 @@ func (p *perIP) countAbove(v *visitors) {
 		}
 	}
 }
+
+// The lowest limit that is proposed. Lower limits deny readers of a page that few people request, and a service that
+// cannot serve as many has other needs.
+const (
+	leastRate  = 2 // a second
+	leastBurst = 30
+)
+
+// guessLimit returns a limit for one value: at least twice the requests that the log shows to have been served.
+func (r *proposed) guessLimit() (rate, burst, served int64) {
+	asked := int64(0)
+	for _, k := range r.keys {
+		served, asked = max(served, k.asked[0]), max(asked, k.asked[r.index])
+	}
+	rate = max(leastRate, (2*asked+r.window-1)/r.window, (r.requests+r.window-1)/r.window)
+	return rate, max(2*served, rate, leastBurst), served
+}

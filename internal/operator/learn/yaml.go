@@ -208,24 +208,9 @@ func (p *Proposal) surgeFloor(t *threshold) int64 {
 	return floor
 }
 
-// The lowest limit that is proposed. Lower limits deny readers of a page that few people request, and a service that
-// cannot serve as many has other needs.
-const (
-	leastRate  = 2 // a second
-	leastBurst = 30
-)
-
-// guessLimit returns a limit for one value: at least twice the requests that the log shows to have been served.
-func (r *proposed) guessLimit() (rate, burst, served int64) {
-	asked := int64(0)
-	for _, k := range r.keys {
-		served, asked = max(served, k.asked[0]), max(asked, k.asked[r.index])
-	}
-	rate = max(leastRate, (2*asked+r.window-1)/r.window, (r.requests+r.window-1)/r.window)
-	return rate, max(2*served, rate, leastBurst), served
-}
-
 func (p *Proposal) writeCatchAll(f *file) {
+	f.writeComment("  ", "Ten logins a minute for each client, for example; a log does not show which routes need it:")
+	f.writeLine("  # %s", loginExample)
 	f.writeComment("  ",
 		"Everything else is watched and never limited: a key that becomes hot here may need a rule of its own.")
 	f.writeLine(`  - name: "*"`)
