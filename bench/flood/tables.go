@@ -67,10 +67,13 @@ func (s *study) writeMatrix(b *strings.Builder) {
 
 // percent returns a share in the precision that distinguishes nearly all from all.
 func percent(f float64) string {
-	if f >= 98 && f < 100 {
+	switch {
+	case f >= 100:
+		return "100 %"
+	case f >= 98:
 		return fmt.Sprintf("%.2f %%", math.Floor(100*f)/100)
 	}
-	return fmt.Sprintf("%.3g %%", f)
+	return fmt.Sprintf("%.1f %%", f)
 }
 
 // quietP99 returns the highest 0.99 quantile of a cell without a flood.
