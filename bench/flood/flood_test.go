@@ -25,8 +25,7 @@ func quietP99(t *testing.T) float64 {
 	return play(t, quiet()[0]).P99
 }
 
-// Each cell of the matrix with four capacities and 4,000 addresses reaches the goals, except where an adaptive limit is
-// started in the flood: it does not know the latency of the upstream without a flood.
+// Each cell of the matrix with four capacities and 4,000 addresses reaches the goals.
 func TestFlood_ReachesItsGoals(t *testing.T) {
 	t.Parallel()
 	p99 := quietP99(t)

@@ -19,7 +19,7 @@ const (
 	risingWeight = 0.005
 	// probeStep is the factor on the cap in a step of a probe, which takes two ticks, and enoughLess the factor on the
 	// throughput at which the upstream no longer has a queue.
-	probeStep  = 0.5
+	probeStep  = 0.3
 	enoughLess = 0.7
 	// maxProbeTicks bounds a probe of an upstream that does not drain.
 	maxProbeTicks = 60
@@ -33,7 +33,7 @@ const (
 // name none.
 //
 // A controller that begins while a key is hot cannot tell whether the upstream is slow by itself or because of a queue.
-// If the upstream is slow, the controller probes: it halves the cap until fewer requests are answered. Then none waits
+// If the upstream is slow, the controller probes: it lowers the cap until fewer requests are answered. Then none waits
 // for others, and the latency is the base. (Envoy's minRTT window and ProbeRTT of BBR are probes of this kind.)
 type baseline struct {
 	known    bool

@@ -50,8 +50,8 @@ func newQueueing(service float64, t rules.UpstreamTarget) *queueing {
 		now: time.Unix(1e9, 0)}
 }
 
-// A controller that begins in a rush finds the latency without a queue, in two seconds for each halving of the requests
-// in flight, and some more.
+// A controller that begins in a rush finds the latency without a queue, in two seconds for each step of its probe, and
+// some more.
 func TestController_ProbesInARush(t *testing.T) {
 	t.Parallel()
 	for _, times := range []float64{1.2, 4, 10} {
@@ -62,7 +62,7 @@ func TestController_ProbesInARush(t *testing.T) {
 			q.second(100*times, 0)
 		}
 		base, _ := q.c.Base()
-		if most := 2*math.Ceil(math.Log2(200)) + 4; base > 1.3*0.04 || float64(seconds) > most {
+		if most := 2*math.Ceil(math.Log(200)/-math.Log(probeStep)) + 4; base > 1.3*0.04 || float64(seconds) > most {
 			t.Errorf("%v times: base %.0f ms after %d s", times, 1000*base, seconds)
 		}
 		for range 30 {
