@@ -18,6 +18,7 @@ func main() {
 	programs := flag.Bool("programs", false,
 		"play six cells with real programs, over HTTP; needs redis-server and nginx")
 	only := flag.String("only", "", "with -programs: only the cell of this name, which is not written down")
+	logs := flag.String("ordinary", "", "play a day, and the logs of this folder, under the default rules of serve --upstream")
 	played := flag.String("show", "", "play the flood for a minute, with real programs, and draw it into this file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -28,6 +29,8 @@ func main() {
 		err = show(ctx, *played)
 	case *programs:
 		err = playPrograms(ctx, *dir, *only)
+	case *logs != "":
+		err = studyOrdinary(*logs)
 	case *cookies:
 		err = studyCookies(*dir, *seed)
 	default:

@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
@@ -49,6 +50,10 @@ func newProduct(c *clock, random *rand.Rand, rulesFile string, limiters int) (*p
 	if err != nil {
 		return nil, fmt.Errorf("flood: %w", err)
 	}
+	return newProductOf(c, random, set, limiters), nil
+}
+
+func newProductOf(c *clock, random *rand.Rand, set *rules.Set, limiters int) *product {
 	p := &product{clock: c, random: random, set: set, passes: visitorpass.New("flood"), detector: detect.New(set,
 		detect.Options{})}
 	p.passes.SetSecret(visitorpass.Day(epoch), visitorpass.Secret{1})
@@ -60,7 +65,7 @@ func newProduct(c *clock, random *rand.Rand, rulesFile string, limiters int) (*p
 		p.gates = append(p.gates, gate.New(gate.Config{Rules: set, Hot: &p.hot, Local: store, Counter: (*counter)(p),
 			Passes: p.passes}))
 	}
-	return p, nil
+	return p
 }
 
 // counter hands the counts of requests to the detector.
@@ -106,14 +111,14 @@ func (p *product) control() {
 	})
 }
 
-// ask decides on a request, and forwards it to the upstream if it is allowed.
-func (p *product) ask(req *hottype.Request, up *upstream, done func(reply)) {
+// ask decides on a request, forwards it to the upstream if it is allowed, and returns the verdict.
+func (p *product) ask(req *hottype.Request, up *upstream, done func(reply)) verdict.Verdict {
 	g := p.gates[p.random.IntN(len(p.gates))]
 	v := g.Begin(context.Background(), p.time(), req, true)
 	if !v.Allowed {
 		whole := seconds(int(math.Ceil(v.RetryAfter.Seconds()))) // as in the field of the response
 		done(reply{outcome: refused, cookie: v.Pass.String(), retryAfter: whole})
-		return
+		return v
 	}
 	began := p.now
 	g.UpstreamBegins(p.time(), v.Upstream)
@@ -128,4 +133,5 @@ func (p *product) ask(req *hottype.Request, up *upstream, done func(reply)) {
 		}
 		done(outcomeAtUpstream(ok))
 	})
+	return v
 }

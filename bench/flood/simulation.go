@@ -5,7 +5,7 @@ import "math/rand/v2"
 // simulate plays a cell on virtual time, and returns its clients with the tallies of their requests.
 func simulate(c *cell, seed uint64) (*crowd, error) {
 	k, random := new(clock), rand.New(rand.NewPCG(seed, 3))
-	up := &upstream{clock: k, random: random}
+	up := &upstream{clock: k, random: random, workers: workers}
 	p, err := newProduct(k, random, c.variant.file(), c.limiters)
 	if err != nil {
 		return nil, err

@@ -17,10 +17,11 @@ const (
 
 // upstream is a simulated site with one queue before its workers.
 type upstream struct {
-	clock  *clock
-	random *rand.Rand
-	busy   int // workers
-	queue  []waiting
+	clock   *clock
+	random  *rand.Rand
+	workers int
+	busy    int // of them
+	queue   []waiting
 }
 
 // waiting is a request in the queue.
@@ -31,7 +32,7 @@ type waiting struct {
 
 // ask calls done when the request is answered or has failed.
 func (u *upstream) ask(done func(answered bool)) {
-	if u.busy == workers {
+	if u.busy == u.workers {
 		u.queue = append(u.queue, waiting{u.clock.now, done})
 		return
 	}

@@ -2,9 +2,11 @@ package rules
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -271,6 +273,28 @@ func TestDefault(t *testing.T) {
 	if err := r.Limit.Spec.Validate(); err != nil || !r.Limit.Set || r.Hot.Threshold() != 2500 ||
 		r.Limit.Spec.Limit != 100 || r.Limit.Spec.Window != time.Second || r.Limit.Spec.Burst != 200 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// The default rules of a program that forwards detect as the others, and their limit has no number to choose: it begins
+// at more than any process answers, and the bounds of all hot keys together are those that limiters accept.
+func TestDefaultAdaptive(t *testing.T) {
+	t.Parallel()
+	fixed, s := Default(), DefaultAdaptive()
+	r, other := s.Rules[0], fixed.Rules[0]
+	if !reflect.DeepEqual(r.Hot, other.Hot) || !slices.Equal(r.Ignore, other.Ignore) || s.Hash == fixed.Hash ||
+		!slices.Equal(s.AdaptiveUpstreams(), []string{hottype.DefaultUpstream}) {
+		t.Errorf("%+v", r)
+	}
+	a := r.Limit.Adaptive
+	if err := r.Limit.Spec.Validate(); err != nil || a.Min != 1 || 10_000*a.Max > math.MaxInt32 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	text := fmt.Sprintf("rules: [{name: '*', match: {path: '/{page...}'}, params: ['*'], hot: {rate: 500}, limit: {adaptive: true, "+
+		"min: %v, max: %v}}]", a.Min, a.Max)
+	if same := mustParse(t, text).Rules[0].Limit; !reflect.DeepEqual(same.Adaptive, a) || same.Spec.Limit != r.Limit.Spec.Limit ||
+		same.Spec.Burst != r.Limit.Spec.Burst {
+		t.Errorf("a file has %+v, %+v; the default %+v, %+v", same.Adaptive, same.Spec, a, r.Limit.Spec)
 	}
 }
 

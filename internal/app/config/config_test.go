@@ -51,6 +51,39 @@ func TestParse_PrefersFlagThenEnvironmentThenFile(t *testing.T) {
 	}
 }
 
+// The default rules adapt to the upstream where a process of its own forwards requests, and only there.
+func TestRules_AdaptByDefaultWhereRequestsAreForwarded(t *testing.T) {
+	t.Parallel()
+	type serve struct {
+		Upstream string
+		Serve
+	}
+	rulesFile := write(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}]\n")
+	for _, tt := range []struct {
+		cli  any
+		args []string
+		want bool
+	}{
+		{new(serve), []string{"--upstream=http://127.0.0.1:1"}, true},
+		{new(serve), []string{"--proxy.upstream=http://127.0.0.1:1"}, true},
+		{new(serve), nil, false},
+		{new(serve), []string{"--upstream=http://127.0.0.1:1", "--config=" + rulesFile}, false},
+		{new(Sidecar), []string{"--proxy.upstream=http://127.0.0.1:1"}, false},
+	} {
+		p, err := Build(tt.cli, "serve", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Parse(tt.args); err != nil {
+			t.Fatal(err)
+		}
+		set, err := p.RulesToRun()
+		if err != nil || len(set.AdaptiveUpstreams()) > 0 != tt.want {
+			t.Errorf("%T %v: adapts to %v, want it %v; %v", tt.cli, tt.args, set.AdaptiveUpstreams(), tt.want, err)
+		}
+	}
+}
+
 func TestParse_ErrorsNameFileLineAndField(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ text, want string }{

@@ -31,6 +31,8 @@ type file struct {
 	secret []byte                // for the hashes of redacted values
 	values map[string]*yaml.Node // "redis.addr" -> its node
 	errs   []error
+	// forwards is true if the program forwards requests to an upstream by itself, so that the default rules adapt to it.
+	forwards bool
 	// stored holds rules from a central store in place of the rules of the file, or nil if the file's rules are in
 	// force.
 	stored *storedRules
@@ -261,6 +263,9 @@ func (f *file) rulesOf(toRun *rules.Remedies) (*rules.Set, error) {
 		return f.stored.parse(f.data, o)
 	}
 	if f.path == "" {
+		if f.forwards {
+			return rules.DefaultAdaptive(), nil
+		}
 		return rules.Default(), nil
 	}
 	o.Sections = programSections()

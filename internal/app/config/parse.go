@@ -127,10 +127,18 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 			return nil, Usage("--%s: %w", flag.Name, err)
 		}
 	}
+	p.file.forwards = p.servesUpstream()
 	if p.file.secret, err = p.readSecret(); err != nil {
 		err = WrongFile{Err: err}
 	}
 	return ctx, err
+}
+
+// servesUpstream reports whether the settings are of a process that forwards requests by itself, without others.
+func (p *Parser) servesUpstream() bool {
+	short, serves := p.settings["upstream"].(string)
+	long, _ := p.settings["proxy.upstream"].(string)
+	return serves && (short != "" || long != "")
 }
 
 // replaceAnyHost converts an address to listen on to the form of Go: *:8080, as nginx and HAProxy write it, becomes

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"net/http"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -160,18 +158,6 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
-}
-
-// upstreamURLs returns a text that names the upstreams of the proxy, which differs if any of them is another server.
-func upstreamURLs(cfg config.Proxy, set *rules.Set) string {
-	urls := []string{cfg.Upstream}
-	for _, name := range slices.Sorted(maps.Keys(cfg.Upstreams)) {
-		urls = append(urls, name+"="+cfg.Upstreams[name])
-	}
-	for i := range set.Upstreams {
-		urls = append(urls, set.Upstreams[i].Name+"="+set.Upstreams[i].URL)
-	}
-	return strings.Join(urls, " ")
 }
 
 // listen takes the ports: the proxy's, and the admin page's if it has one.

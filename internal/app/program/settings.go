@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -214,4 +215,16 @@ func upstreamURL(flag, raw string) (*url.URL, error) {
 		return nil, config.Usage("--%s %q must be a URL such as http://127.0.0.1:3000", flag, raw)
 	}
 	return u, nil
+}
+
+// upstreamURLs returns a text that names the upstreams of the proxy, which differs if any of them is another server.
+func upstreamURLs(cfg config.Proxy, set *rules.Set) string {
+	urls := []string{cfg.Upstream}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Upstreams)) {
+		urls = append(urls, name+"="+cfg.Upstreams[name])
+	}
+	for i := range set.Upstreams {
+		urls = append(urls, set.Upstreams[i].Name+"="+set.Upstreams[i].URL)
+	}
+	return strings.Join(urls, " ")
 }

@@ -175,6 +175,9 @@ func (c *Controller) openBound(s *sample, why string) {
 	hot := s.flight * s.hot / max(s.hot+s.cold, 1)
 	peak := hot + 4*math.Sqrt(hot) + 4
 	peak += 1.5 * math.Sqrt(peak*max(0, s.limiters-1))
+	if c.target.Latency == 0 { // the rules ask for no latency, so nothing is lost before it has doubled
+		peak = max(peak, 2*s.ok*c.baseLatency.value)
+	}
 	b := hottype.UpstreamLimit{
 		Rate: c.max, InFlightCap: max(initialInFlight, s.ok*s.point, peak), TargetMeanSeconds: s.mean, Why: why,
 	}

@@ -115,7 +115,7 @@ func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamLimit) {
 		unseen := one.reportedColdInFlight() // they are not among the waiting requests
 		one.lock.Lock()
 		part := 1 / float64(max(b.Limiters, 1))
-		if b.Demand > 0 && one.demand.value > 0 {
+		if b.Limiters > 1 && b.Demand > 0 && one.demand.value > 0 {
 			part = min(one.demand.value/b.Demand, 1)
 		}
 		places := b.InFlightCap*part + one.cold.value*b.TargetMeanSeconds - unseen
