@@ -292,7 +292,8 @@ func TestDefaultAdaptive(t *testing.T) {
 	}
 	text := fmt.Sprintf("rules: [{name: '*', match: {path: '/{page...}'}, params: ['*'], hot: {rate: 500}, limit: {adaptive: true, "+
 		"min: %v, max: %v}}]", a.Min, a.Max)
-	if same := mustParse(t, text).Rules[0].Limit; !reflect.DeepEqual(same.Adaptive, a) || same.Spec.Limit != r.Limit.Spec.Limit ||
+	same := mustParse(t, text).Rules[0].Limit
+	if !reflect.DeepEqual(same.Adaptive, a) || same.Spec.Limit != r.Limit.Spec.Limit ||
 		same.Spec.Burst != r.Limit.Spec.Burst {
 		t.Errorf("a file has %+v, %+v; the default %+v, %+v", same.Adaptive, same.Spec, a, r.Limit.Spec)
 	}

@@ -31,7 +31,8 @@ type file struct {
 	secret []byte                // for the hashes of redacted values
 	values map[string]*yaml.Node // "redis.addr" -> its node
 	errs   []error
-	// forwards is true if the program forwards requests to an upstream by itself, so that the default rules adapt to it.
+	// forwards is true if the program forwards requests to an upstream by itself. The default rules adapt to the
+	// upstream then.
 	forwards bool
 	// stored holds rules from a central store in place of the rules of the file, or nil if the file's rules are in
 	// force.

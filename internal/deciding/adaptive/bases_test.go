@@ -70,7 +70,7 @@ func TestControllers_KeepBases(t *testing.T) {
 			t.Errorf("after %v: base %v, want it %v", age, base, want)
 		}
 	}
-	// A controller that runs already gets the base too, if it has none.
+	// A running controller without a base gets the base too.
 	var late Controllers
 	late.Tick(now, set, nil, reportAt(now))
 	if err := late.RestoreBases(now, text); err != nil || knownBase(&late) == 0 {
@@ -127,8 +127,8 @@ func TestControllers_RefuseBrokenBases(t *testing.T) {
 	}
 }
 
-// FuzzRestoreBases restores any text: a base is a latency that an upstream can have, and what was restored is not
-// written again.
+// FuzzRestoreBases restores any text: a base is a latency that an upstream can have, and restored bases are not written
+// again.
 func FuzzRestoreBases(f *testing.F) {
 	f.Add(`{"default": {"seconds": 0.04, "quantile": 0.9, "at": "2001-09-09T01:46:40Z"}}`)
 	f.Add(`{"a": {"seconds": 1e-300, "quantile": 0.5}}`)

@@ -360,7 +360,7 @@ func TestReportsOfAllUpstreams(t *testing.T) {
 	if all.Get("gone") != nil {
 		t.Error("an upstream that no limit follows")
 	}
-	// Probes of a lone limiter, and of one that does not know the number of limiters.
+	// Probes of a lone limiter, and of a limiter that does not know their number.
 	for _, limiters := range []int{0, 1} {
 		var all Upstreams
 		all.Configure(parse(t))

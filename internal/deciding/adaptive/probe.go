@@ -34,11 +34,11 @@ const (
 //
 // A controller that begins while a key is hot cannot tell whether the upstream is slow by itself or because of a queue.
 // If the upstream is slow, the controller probes: it lowers the cap until fewer requests are answered. Then none waits
-// for others, and the latency is the base. (Envoy's minRTT window and ProbeRTT of BBR are probes of this kind.)
+// for others, and the latency is the base. (Envoy's adaptive concurrency and BBR probe in this way.)
 type baseline struct {
 	known    bool
 	quiet    float64 // seconds without requests for hot keys
-	quietFor float64 // seconds that a rush may take to be detected, so that it is none if it is quiet for longer
+	quietFor float64 // seconds in which a rush is detected; after more of quiet there is no rush
 
 	probeTicks int     // of the probe under way, or 0
 	settling   int     // ticks left whose reports are of a probe that has ended

@@ -65,7 +65,8 @@ func TestAggregator_RunAsOwner(t *testing.T) {
 		crashed.Store(now()) // the other one is silent from now on
 		return strings.Contains(log.String(), "another process holds the aggregator.id")
 	})
-	redistest.Eventually(t, "the owner's crash to be over", func() bool { return running.Load() && a.CheckOwner() == nil })
+	redistest.Eventually(t, "the owner's crash to be over",
+		func() bool { return running.Load() && a.CheckOwner() == nil })
 	if after := began.Load().Sub(*crashed.Load()); after < lease/2 {
 		t.Errorf("it ran %v after the other one published, before the end of its lease", after)
 	}

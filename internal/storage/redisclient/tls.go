@@ -20,7 +20,8 @@ const tlsSetting = "redisclient: tls_"
 
 // dialTLS returns a function that makes connections with TLS. It reads the files for each connection, so certificates
 // may be renewed while programs run. A handshake ends within a time, and then the error names the reason.
-func dialTLS(files tlsfiles.Files, within time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func dialTLS(files tlsfiles.Files,
+	within time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := files.Client(tlsSetting)
 		if err != nil {
