@@ -55,7 +55,7 @@ func Open(cfg Config, first []string) (p *Parser, found bool, err error) {
 
 // unwrapAll returns the lines that are in a field.
 func unwrapAll(lines []string, field string) (inner []string) {
-	w := wrapping{field: field}
+	w := wrapping{field: field, headless: true}
 	for _, l := range lines {
 		if text, err := w.unwrap(l); err == nil {
 			inner = append(inner, text)
@@ -104,6 +104,7 @@ type detection struct {
 // tryFormats tries formats with each number of words before the lines, which are in a field of the log's lines. Fewer
 // words win over more.
 func (d *detection) tryFormats(formats []Format, lines []string, field string) {
+	headless := !haveHeads(lines)
 	for _, f := range formats {
 		p, err := f.Parser()
 		if err != nil {
@@ -115,7 +116,7 @@ func (d *detection) tryFormats(formats []Format, lines []string, field string) {
 		}
 		for n := range words + 1 {
 			for c := range colons + 1 {
-				w := wrapping{words: n, colons: c}
+				w := wrapping{words: n, colons: c, headless: headless}
 				d.try(*p, w, lines, field)
 				if w.forwarded = true; f == Combined {
 					d.try(*p, w, lines, field)
@@ -126,6 +127,18 @@ func (d *detection) tryFormats(formats []Format, lines []string, field string) {
 			}
 		}
 	}
+}
+
+// haveHeads reports whether lines have heads of syslog: three of four lines, because a client can write a text with
+// which a line of another wrapping looks like a line with a head.
+func haveHeads(lines []string) bool {
+	n := 0
+	for _, l := range lines {
+		if _, ok := cutSyslog(l); ok {
+			n++
+		}
+	}
+	return 4*n >= 3*len(lines)
 }
 
 // certain is the score of a line whose client is certain.

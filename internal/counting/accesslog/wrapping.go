@@ -14,6 +14,8 @@ type wrapping struct {
 	// words is the number of words before the line, and colons the number of texts with a colon after these words, such
 	// as the name of a file.
 	words, colons int
+	// headless is true if lines have no head of syslog. Otherwise a head is cut from each line that has it.
+	headless bool
 	// forwarded is true if a line of Combined begins with X-Forwarded-For, before the address of the peer.
 	forwarded bool
 	// host is the virtual host of the line that was unwrapped last: the word before it, if it looks like one.
@@ -45,8 +47,10 @@ func (w *wrapping) unwrap(line string) (string, error) {
 			return "", &Error{"line must be a JSON object with " + w.field, line}
 		}
 	}
-	if rest, ok := cutSyslog(line); ok {
-		line = rest
+	if !w.headless {
+		if rest, ok := cutSyslog(line); ok {
+			line = rest
+		}
 	}
 	if w.words == 0 && w.colons == 0 {
 		return strings.TrimPrefix(line, " "), nil

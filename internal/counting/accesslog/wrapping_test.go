@@ -237,3 +237,27 @@ func TestParse_RefusesClientsThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+// A client that writes a colon into X-Forwarded-For does not make the word before its line a head of syslog.
+func TestOpen_FindsHeadsInMostLines(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	for n := range 20 {
+		first := "192.0.2.200"
+		if n%2 == 1 {
+			first = ": "
+		}
+		lines = append(lines, fmt.Sprintf(`2026-09-21T14:13:20.1+00:00 web/a %s, 192.0.2.%d - - [21/Sep/2026:14:13:20 +0000] `+
+			`"GET /topic?id=1 HTTP/1.1" 200 5 "-" "-"`, first, n))
+	}
+	p, found, err := accesslog.Open(accesslog.Config{}, lines)
+	if err != nil || !found {
+		t.Fatalf("nothing found: %v", err)
+	}
+	for n, line := range lines {
+		var e accesslog.Entry
+		if err := p.Parse(line, &e); err == nil && e.Request.Client.String() != fmt.Sprintf("192.0.2.%d", n) {
+			t.Errorf("%s: client %s", line, e.Request.Client)
+		}
+	}
+}
