@@ -28,8 +28,8 @@ type Config struct {
 	// in this process.
 	Shared Shared
 
-	// StateDir is a directory that keeps the live overrides of a pipeline alone over restarts, the secrets of its visitor
-	// passes, and the latency of its upstreams; "" means that they are in memory.
+	// StateDir is a directory that keeps the live overrides of a pipeline alone over restarts, the secrets of its
+	// visitor passes, and the latency of its upstreams; "" means that they are in memory.
 	StateDir string
 	// OnEvent is called with each event while Run runs, by one goroutine in order; it may not block for long. Keys that
 	// are hot and overrides that are set when Run begins are events too.
