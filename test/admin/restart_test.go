@@ -53,8 +53,8 @@ type fleet struct {
 
 func startFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{t: t, mirror: freeport.Addr(t),
-		redis: redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")}
+	// Redis is stopped in the ordinary way, so that it need not wait for a disk that other tests keep busy.
+	f := &fleet{t: t, mirror: freeport.Addr(t), redis: redistest.Start(t, "--appendonly", "yes", "--appendfsync", "no")}
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(upstream.Close)
 	config, statsd := filepath.Join(t.TempDir(), "hotparam.yaml"), freeport.Addr(t)
