@@ -93,7 +93,7 @@ func TestTables_AreUpToDate(t *testing.T) {
 	if want, err := measure.WithTables(string(page), program, r.tables()); err != nil || want != string(page) {
 		t.Errorf("RESULTS.md does not fit results.json (%v): cd bench && go run ./flood", err)
 	}
-	if r.Matrix == nil || r.Cookies == nil {
+	if r.Matrix == nil || r.Cookies == nil || r.Programs == nil {
 		t.Error("a study has no results")
 	}
 }
