@@ -69,7 +69,7 @@ type DenialLog struct {
 	Rate int
 }
 
-// defaultDenialRate is the Rate of a DenialLog that has none.
+// defaultDenialRate is the Rate of a DenialLog without a Rate.
 const defaultDenialRate = 100
 
 // open opens the log, or returns nil if there is none.

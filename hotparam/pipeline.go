@@ -167,7 +167,6 @@ func (p *Pipeline) Purge(key hottype.Key) int {
 // When ctx ends, requests may still come in while the servers shut down: Run continues until there has been no request
 // for 100 ms, for up to 5 s. It returns within 10 s, with nil unless a part failed or did not end in time. Requests
 // that are counted later are lost: to lose no count for certain, end ctx after http.Server.Shutdown has returned.
-// returned.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.checkBuilt(); err != nil {
 		return err

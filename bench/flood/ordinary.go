@@ -93,8 +93,7 @@ type logged struct {
 	client string
 }
 
-// readVisits returns the requests of a log: of one that replay reads, or of a file of seconds, clients, methods and
-// targets.
+// readVisits returns the requests of a log that replay reads, or of a file of seconds, clients, methods and targets.
 func readVisits(path string) (list []logged, err error) {
 	text, err := readText(path)
 	if err != nil {

@@ -15,8 +15,8 @@ func Default() *Set {
 		Burst: 200}})
 }
 
-// noMax is the maximum of an adaptive limit that has none, in requests a second: more than one process answers. The sum
-// for all hot keys is below the maximum of a bound.
+// noMax stands for no maximum in an adaptive limit, in requests a second: more than one process answers. The sum for
+// all hot keys is below the maximum of a bound.
 const noMax = 100_000
 
 // DefaultAdaptive returns Default for a program that forwards requests and so measures its upstream: the limit of hot

@@ -276,8 +276,8 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// The default rules of a program that forwards detect as the others, and their limit has no number to choose: it begins
-// at more than any process answers, and the bounds of all hot keys together are those that limiters accept.
+// The default rules of a program that forwards detect as the other default rules do. Their limit has no number to
+// choose: it begins at more than any process answers, and limiters accept the sum of the bounds of all hot keys.
 func TestDefaultAdaptive(t *testing.T) {
 	t.Parallel()
 	fixed, s := Default(), DefaultAdaptive()

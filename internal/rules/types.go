@@ -269,8 +269,8 @@ func (p *PerClient) IsShared() bool {
 	return slices.ContainsFunc(p.windows(), func(w *ClientWindow) bool { return w.Scope != ScopeInstance })
 }
 
-// WindowsFor returns the windows that a client of class c has for the requests of the rule, or nil if it has none. c is
-// nil for a client without a class.
+// WindowsFor returns the windows that a client of class c has for the requests of the rule, or nil if the rule has no
+// windows. c is nil for a client without a class.
 func (r *Rule) WindowsFor(c *Class) *PerClient {
 	if r.PerClient != nil && c != nil && c.PerClient != nil {
 		return c.PerClient

@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Denials is the format of the log of denials, in either form. The target of a request that has none in the line is
-// made from its key. Lines that count lines, and lines without a request, hold no request.
+// Denials is the format of the log of denials, in either form. A line without a target has a target that is made from
+// its key. Lines that count lines, and lines without a request, hold no request.
 const Denials Format = "denials"
 
 // DenialForm is the form of the lines of a log of denials.

@@ -28,8 +28,8 @@ func (b *base) isValid() bool {
 	return b.Seconds > 0 && b.Seconds <= maxBase && b.Quantile > 0 && b.Quantile < 1
 }
 
-// RestoreBases gives the controllers the base latencies of text, which EncodeBases wrote, so that they need no probe. A
-// controller that knows its base keeps it. Bases that are older than seven days are ignored.
+// RestoreBases sets the base latencies of the controllers to the latencies in text, which EncodeBases wrote, so that
+// they need no probe. A controller that knows its base keeps it. Bases that are older than seven days are ignored.
 func (c *Controllers) RestoreBases(now time.Time, text []byte) error {
 	var stored map[string]base
 	if err := json.Unmarshal(text, &stored); err != nil {
@@ -50,15 +50,15 @@ func (c *Controllers) RestoreBases(now time.Time, text []byte) error {
 	return nil
 }
 
-// restoreBase gives a controller the stored base latency if it does not know its own.
+// restoreBase sets the base latency of a controller to the stored latency, unless the controller knows its own.
 func (c *Controllers) restoreBase(name string, one *upstreamState) {
 	if b, ok := c.bases[name]; ok && !one.known && one.probeTicks == 0 && b.Quantile == one.Controller.target.Quantile {
 		one.SetBase(b.Seconds)
 	}
 }
 
-// EncodeBases returns the base latencies of all upstreams as text, or nil if they are hardly other than those that it
-// returned or RestoreBases was given.
+// EncodeBases returns the base latencies of all upstreams as text, or nil if they have hardly changed since the last
+// call that returned a text, or since RestoreBases.
 func (c *Controllers) EncodeBases(now time.Time) []byte {
 	changed := false
 	for name, one := range c.of {

@@ -23,7 +23,7 @@ type Latencies struct {
 }
 
 // Latencies returns the latencies in the state directory, or in memory if there is no directory. of names the upstreams
-// that the process has: latencies of others are not returned.
+// of the process: latencies of other upstreams are not returned.
 func (o *Overrides) Latencies(of string) *Latencies { return &Latencies{disk: o.disk, of: of} }
 
 type latenciesEnvelope struct {
