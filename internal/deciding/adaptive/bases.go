@@ -53,7 +53,7 @@ func (c *Controllers) RestoreBases(now time.Time, text []byte) error {
 // restoreBase sets the base latency of a controller to the stored latency, unless the controller knows its own.
 func (c *Controllers) restoreBase(name string, one *upstreamState) {
 	if b, ok := c.bases[name]; ok && !one.known && one.probeTicks == 0 && b.Quantile == one.Controller.target.Quantile {
-		one.SetBase(b.Seconds)
+		one.setBase(b.Seconds)
 	}
 }
 
@@ -62,7 +62,7 @@ func (c *Controllers) restoreBase(name string, one *upstreamState) {
 func (c *Controllers) EncodeBases(now time.Time) []byte {
 	changed := false
 	for name, one := range c.of {
-		seconds, known := one.Base()
+		seconds, known := one.base()
 		next := base{seconds, one.Controller.target.Quantile, now}
 		if !known || one.Controller.target.Latency > 0 || !next.isValid() {
 			continue

@@ -141,7 +141,7 @@ func FuzzRestoreBases(f *testing.F) {
 		for name, b := range c.bases {
 			one := &upstreamState{Controller: New(rules.UpstreamTarget{Quantile: b.Quantile}, 1, 2)}
 			c.restoreBase(name, one)
-			if base, known := one.Base(); !known || !(base > 0 && base <= maxBase) || math.IsNaN(base) {
+			if base, known := one.base(); !known || !(base > 0 && base <= maxBase) || math.IsNaN(base) {
 				t.Errorf("%q: base %v, known %v", name, base, known)
 			}
 		}

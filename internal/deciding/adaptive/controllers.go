@@ -41,24 +41,24 @@ func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.HotKey,
 	var bounds []hottype.UpstreamLimit
 	known := map[string]*upstreamState{}
 	for _, name := range set.AdaptiveUpstreams() {
-		least, most := rateRange(set, hot, name)
+		keys := followersOf(set, hot, name)
 		one := c.of[name]
 		if target := set.TargetOf(name); one == nil || one.target != target || one.idle > idle {
-			next := &upstreamState{Controller: New(target, least, most), target: target}
+			next := &upstreamState{Controller: New(target, keys.least, keys.most), target: target}
 			if one != nil && one.target.Quantile == target.Quantile && one.known {
-				next.SetBase(one.baseLatency.value)
+				next.setBase(one.baseLatency.value)
 			}
 			one = next
 			c.restoreBase(name, one)
 		}
 		known[name] = one
-		one.SetRange(least, most)
-		one.quietFor = quietMargin + longestWindow(set, name).Seconds()
+		one.SetRange(keys.least, keys.most)
+		one.quietFor = quietMargin + keys.window.Seconds()
 		b := c.tickController(now, name, one)
 		if b.Name == "" {
 			continue
 		}
-		b.MinSum, b.MaxSum, b.Quantile = least, most, one.target.Quantile
+		b.MinSum, b.MaxSum, b.Quantile = keys.least, keys.most, one.target.Quantile
 		bounds = append(bounds, b)
 	}
 	c.of = known
@@ -142,19 +142,23 @@ func (r *Measurement) add(u *report.Upstream) bool {
 	return true
 }
 
-// longestWindow returns the longest window in which a key whose limit follows an upstream becomes hot.
-func longestWindow(set *rules.Set, upstream string) (longest time.Duration) {
-	for _, r := range set.Rules {
-		if a := r.Limit.Adaptive; a != nil && a.Upstream == upstream {
-			longest = max(longest, r.Hot.Window)
-		}
-	}
-	return longest
+// followers describes the keys whose limit follows an upstream.
+type followers struct {
+	// least and most are the range of the total rate of the hot keys, or the range of a single key while no key is hot.
+	least, most float64
+	window      time.Duration // the longest window in which such a key becomes hot
 }
 
-// rateRange returns the range of the total rate of the hot keys that follow an upstream. Before any key is hot, it is
-// the range of a single key.
-func rateRange(set *rules.Set, hot []hottype.HotKey, upstream string) (least, most float64) {
+func followersOf(set *rules.Set, hot []hottype.HotKey, upstream string) (f followers) {
+	for _, r := range set.Rules {
+		if a := r.Limit.Adaptive; a != nil && a.Upstream == upstream {
+			f.window = max(f.window, r.Hot.Window)
+			if a.Max > f.most {
+				f.least, f.most = a.Min, a.Max
+			}
+		}
+	}
+	var least, most float64
 	for i := range hot {
 		r := set.RuleFor(hot[i].Key.Resource())
 		if r == nil {
@@ -165,12 +169,7 @@ func rateRange(set *rules.Set, hot []hottype.HotKey, upstream string) (least, mo
 		}
 	}
 	if most > 0 {
-		return least, most
+		f.least, f.most = least, most
 	}
-	for _, r := range set.Rules {
-		if a := r.Limit.Adaptive; a != nil && a.Upstream == upstream && a.Max > most {
-			least, most = a.Min, a.Max
-		}
-	}
-	return least, most
+	return f
 }

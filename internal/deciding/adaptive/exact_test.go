@@ -217,29 +217,34 @@ func TestControllersBeginAnew(t *testing.T) {
 	}
 }
 
-// Without hot keys, the range is the range of the rule with the greatest maximum; with hot keys, the sum of theirs.
-func TestRangeWithoutHotKeys(t *testing.T) {
+// Without hot keys, the range is the range of the rule with the greatest maximum; with hot keys, the sum of theirs. The
+// window is the longest of the rules, with hot keys and without.
+func TestFollowersOf_HasRangeAndWindow(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte(`
 upstreams: [{name: default, target: {latency: 250ms}}]
 rules:
   - {name: a, match: {path: /a}, params: [id], hot: {rate: 1}, limit: {adaptive: true, min: 10, max: 1000}}
   - {name: b, match: {path: /b}, params: [id], hot: {rate: 1}, limit: {adaptive: true, min: 20, max: 3000}}
-  - {name: c, match: {path: /c}, params: [id], hot: {rate: 1}, limit: {adaptive: true, min: 30, max: 2000}}
+  - {name: c, match: {path: /c}, params: [id], hot: {rate: 1, window: 20s}, limit: {adaptive: true, min: 30, max: 2000}}
   - {name: d, match: {path: /d}, params: [id], hot: {rate: 1}, limit: {adaptive: true, min: 40, max: 3000}}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if least, most := rateRange(set, nil, "default"); least != 20 || most != 3000 {
-		t.Errorf("%v to %v without a hot key", least, most)
-	}
+	const window = 20 * time.Second
 	hot := []hottype.HotKey{{Key: "gone?id=1"}, {Key: "a?id=1"}, {Key: "c?id=1"}}
-	if least, most := rateRange(set, hot, "default"); least != 40 || most != 3000 {
-		t.Errorf("%v to %v with two", least, most)
-	}
-	if least, most := rateRange(set, hot, "other"); least != 0 || most != 0 {
-		t.Errorf("%v to %v of no upstream", least, most)
+	for _, one := range []struct {
+		hot      []hottype.HotKey
+		upstream string
+		want     followers
+	}{
+		{nil, "default", followers{20, 3000, window}}, {hot, "default", followers{40, 3000, window}},
+		{hot, "other", followers{}},
+	} {
+		if got := followersOf(set, one.hot, one.upstream); got != one.want {
+			t.Errorf("%d hot keys of upstream %s: %+v, want %+v", len(one.hot), one.upstream, got, one.want)
+		}
 	}
 }
 

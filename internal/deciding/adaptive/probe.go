@@ -61,11 +61,11 @@ func (c *Controller) learnBase(s *sample) {
 	c.baseLatency.add(s.quantile, weight)
 }
 
-// Base returns the base latency in seconds, and whether it is known.
-func (c *Controller) Base() (seconds float64, known bool) { return c.baseLatency.value, c.known }
+// base returns the base latency in seconds, and whether it is known.
+func (c *Controller) base() (seconds float64, known bool) { return c.baseLatency.value, c.known }
 
-// SetBase sets the base latency, in seconds, to the value of another controller of the same upstream.
-func (c *Controller) SetBase(seconds float64) {
+// setBase sets the base latency, in seconds, to the value of another controller of the same upstream.
+func (c *Controller) setBase(seconds float64) {
 	c.known, c.baseLatency = true, ewma{seconds, true}
 }
 
@@ -106,7 +106,7 @@ func (c *Controller) probe(s *sample) bool {
 // endProbe takes the latency of a sample for the base. If requests took hardly longer before the probe, there was no
 // rush. Otherwise the throughput before was the capacity.
 func (c *Controller) endProbe(s *sample) {
-	c.SetBase(s.quantile)
+	c.setBase(s.quantile)
 	c.slowBaseLatency, c.allowance, c.spread = ewma{}, ewma{s.mean, true}, ewma{}
 	c.probeTicks, c.settling, c.bad = 0, settleTicks, history{}
 	if c.firstSlow <= autoTarget*s.quantile {

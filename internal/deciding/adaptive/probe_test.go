@@ -61,7 +61,7 @@ func TestController_ProbesInARush(t *testing.T) {
 		for ; !q.c.known && seconds < 60; seconds++ {
 			q.second(100*times, 0)
 		}
-		base, _ := q.c.Base()
+		base, _ := q.c.base()
 		if most := 2*math.Ceil(math.Log(200)/-math.Log(probeStep)) + 4; base > 1.3*0.04 || float64(seconds) > most {
 			t.Errorf("%v times: base %.0f ms after %d s", times, 1000*base, seconds)
 		}
@@ -82,7 +82,7 @@ func TestController_ProbesAfterTimeouts(t *testing.T) {
 	for seconds := 0; !q.c.known && seconds < 80; seconds++ {
 		q.second(1000, 0)
 	}
-	if base, known := q.c.Base(); !known || base > 1.3*0.04 {
+	if base, known := q.c.base(); !known || base > 1.3*0.04 {
 		t.Errorf("base %.0f ms, known %v", 1000*base, known)
 	}
 }
@@ -98,7 +98,7 @@ func TestController_EndsProbeWithoutRush(t *testing.T) {
 	for range 60 {
 		q.second(7, 0)
 	}
-	if base, known := q.c.Base(); !known || base > 0.5 || q.denied > before || q.c.Bound().Saturated {
+	if base, known := q.c.base(); !known || base > 0.5 || q.denied > before || q.c.Bound().Saturated {
 		t.Errorf("base %.0f ms, known %v, %.0f denied later, bound %+v", 1000*base, known, q.denied-before, q.c.Bound())
 	}
 }
@@ -110,7 +110,7 @@ func TestController_ProbesOnlyWithoutKnowledge(t *testing.T) {
 		"a target":        func() *queueing { return newQueueing(0.4, rules.UpstreamTarget{Latency: time.Second}) },
 		"a restored base": func() *queueing {
 			q := newQueueing(0.4, rules.UpstreamTarget{})
-			q.c.SetBase(0.4)
+			q.c.setBase(0.4)
 			return q
 		},
 		"quiet beforehand": func() *queueing {
@@ -138,19 +138,19 @@ func TestController_LearnsBaseSlowly(t *testing.T) {
 	for range 60 {
 		q.second(0, 50)
 	}
-	quiet, _ := q.c.Base()
+	quiet, _ := q.c.base()
 	q.service = 0.4
 	q.workers = 40
 	for range 3 {
 		q.second(0, 50)
 	}
-	if base, _ := q.c.Base(); base > 1.2*quiet {
+	if base, _ := q.c.base(); base > 1.2*quiet {
 		t.Errorf("base %.0f ms after three slow seconds, before %.0f ms", 1000*base, 1000*quiet)
 	}
 	for range 600 {
 		q.second(0, 50)
 	}
-	if base, _ := q.c.Base(); base < 0.3 {
+	if base, _ := q.c.base(); base < 0.3 {
 		t.Errorf("base %.0f ms after ten slow minutes", 1000*base)
 	}
 }
