@@ -64,8 +64,8 @@ type DenialLog struct {
 	To string
 	// Format is "json" or "logfmt"; "" means JSON.
 	Format string
-	// Rate is the maximum number of lines in a second; 0 means 100, a negative number no maximum. A further line counts
-	// the denials that have none.
+	// Rate is the maximum number of lines in a second; 0 means 100, and -1 no maximum. A further line counts the denials
+	// that have none.
 	Rate int
 }
 
@@ -80,9 +80,11 @@ func (d DenialLog) open(log *slog.Logger) (*requestlog.Denials, error) {
 		return nil, nil
 	case form != accesslog.DenialJSON && form != accesslog.DenialLogfmt:
 		return nil, fmt.Errorf("hotparam: Config.Denials.Format %q must be json or logfmt", d.Format)
+	case d.Rate < requestlog.NoMaximum:
+		return nil, fmt.Errorf("hotparam: Config.Denials.Rate %d must be at least 1, or -1 for no maximum", d.Rate)
 	}
 	l, err := requestlog.OpenDenials(requestlog.DenialsConfig{To: d.To, Form: form,
-		Rate: max(cmp.Or(d.Rate, defaultDenialRate), 0), Log: log})
+		Rate: cmp.Or(d.Rate, defaultDenialRate), Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: Config.Denials.To: %w", err)
 	}

@@ -57,7 +57,8 @@ overrides: [{id: no, key: "topic?id=9", action: block}]
 		strings.Contains(string(text), "id=1&") || n < requests && !strings.Contains(string(text), "left_out=") {
 		t.Errorf("%d lines of %d seconds:\n%s", n, seconds, text)
 	}
-	for _, log := range []hotparam.DenialLog{{To: path, Format: "xml"}, {To: filepath.Join(path, "below")}} {
+	for _, log := range []hotparam.DenialLog{{To: path, Format: "xml"}, {To: path, Rate: -2},
+		{To: filepath.Join(path, "below")}} {
 		if _, err := hotparam.New(hotparam.Config{Denials: log}); err == nil ||
 			!strings.Contains(err.Error(), "Config.Denials.") {
 			t.Errorf("%+v: %v", log, err)

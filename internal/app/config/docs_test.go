@@ -166,7 +166,7 @@ func TestProgramSections_EqualThoseOfRules(t *testing.T) {
 func fieldComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
-	for _, name := range []string{"programs.go", "sections.go", "listeners.go"} {
+	for _, name := range []string{"programs.go", "sections.go", "listeners.go", "denials.go"} {
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -49,7 +49,10 @@ func GateConfig(cfg config.Gate, answer config.Answer, log *slog.Logger) gate.Co
 // OpenDenials opens the log of denials, or returns nil if the settings name no log. Its file is opened again on SIGHUP,
 // which does not end the program from now on.
 func OpenDenials(cfg config.Denials, log *slog.Logger) (*requestlog.Denials, error) {
-	if cfg.Log == "" {
+	switch {
+	case cfg.Rate == 0 || cfg.Rate < requestlog.NoMaximum:
+		return nil, config.Usage("--denials.rate %d must be at least 1, or -1 for no bound", cfg.Rate)
+	case cfg.Log == "":
 		return nil, nil
 	}
 	hup := make(chan os.Signal, 1)

@@ -28,12 +28,15 @@ const (
 
 var deniedTarget = targetBounds{2 << 10, 1 << 10}
 
+// NoMaximum is the Rate of a log with a line for each denial.
+const NoMaximum = -1
+
 // DenialsConfig holds the settings of a log of denials. To, Form and Log are required.
 type DenialsConfig struct {
 	// To is stdout, stderr, or the path of a file, to which lines are appended.
 	To   string
 	Form accesslog.DenialForm
-	// Rate is the maximum number of lines in a second; 0 means that there is no maximum.
+	// Rate is the maximum number of lines in a second, at least 1, or NoMaximum.
 	Rate int
 	// Reopen makes Run open the file again; nil means that Run opens it only after it was moved or removed.
 	Reopen <-chan os.Signal
@@ -101,7 +104,7 @@ func (l *Denials) Record(d gate.Denial) {
 // admitLine reports whether the rate admits one more line in a second. Requests of the second before, which come late,
 // count in the current second.
 func (l *Denials) admitLine(second int64) bool {
-	for l.cfg.Rate > 0 {
+	for l.cfg.Rate != NoMaximum {
 		old := l.admitted.Load()
 		current, n := int64(old>>32), old&(1<<32-1)
 		if second > current || second < current-1 { // or the clock was set back

@@ -127,12 +127,13 @@ func TestDenials_BoundsLinesInASecond(t *testing.T) {
 	})
 }
 
-// A clock that was set back does not end the lines, and without a rate all are written.
+// A clock that was set back does not end the lines, and without a maximum all are written.
 func TestDenials_RateFollowsTheClock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		bound, free := openDenials(t, filepath.Join(dir, "bound"), 1), openDenials(t, filepath.Join(dir, "free"), 0)
+		bound := openDenials(t, filepath.Join(dir, "bound"), 1)
+		free := openDenials(t, filepath.Join(dir, "free"), requestlog.NoMaximum)
 		now := time.Now()
 		for _, after := range []time.Duration{0, time.Hour, time.Hour, 0} {
 			for _, d := range []*denials{bound, free} {
@@ -164,7 +165,7 @@ rules:
 	}
 	path, long := filepath.Join(t.TempDir(), "denials.log"), strings.Repeat("SECRET", 250)
 	synctest.Test(t, func(t *testing.T) {
-		d := openDenials(t, path, 0)
+		d := openDenials(t, path, requestlog.NoMaximum)
 		for _, target := range []string{"/a?token=SECRET&id=4", "/a?tok%65n=SECRET", "/user/SECRET/end",
 			"/user/" + long + "/end?a=" + strings.Repeat("b", 1500), "/" + strings.Repeat("p\xff", 5000), "/a?x=\"\n"} {
 			d.Record(gate.Denial{At: time.Now(), Client: hottype.Client{Name: strings.Repeat("c", 5000)}, Rules: set,
@@ -200,7 +201,7 @@ func TestDenials_FollowsRotation(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d := openDenials(t, path, 0)
+		d := openDenials(t, path, requestlog.NoMaximum)
 		d.deny("/first")
 		synctest.Wait()
 		rename("1")
@@ -236,7 +237,7 @@ func TestDenials_KeepsMovedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d := openDenials(t, filepath.Join(dir, "denials.log"), 0)
+		d := openDenials(t, filepath.Join(dir, "denials.log"), requestlog.NoMaximum)
 		if err := os.Rename(dir, dir+".old"); err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +268,7 @@ func TestDenials_CountsLinesOfAFullDisk(t *testing.T) {
 		t.Skip(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d := openDenials(t, "/dev/full", 0)
+		d := openDenials(t, "/dev/full", requestlog.NoMaximum)
 		for range 20 {
 			d.deny("/full")
 			time.Sleep(time.Second)

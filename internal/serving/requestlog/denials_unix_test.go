@@ -34,7 +34,7 @@ func TestDenials_SurvivesPipes(t *testing.T) {
 		t.Error("a pipe without a reader was opened")
 	}
 	reader := open()
-	d := openDenials(t, path, 0)
+	d := openDenials(t, path, requestlog.NoMaximum)
 	read := func() string {
 		line, err := bufio.NewReader(reader).ReadString('\n')
 		if err != nil {
