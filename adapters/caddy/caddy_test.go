@@ -211,17 +211,53 @@ func TestHandler_IdentifiesClientsByPlaceholders(t *testing.T) {
 	}
 }
 
+// The log has a line for each denial, by the client as the handler judged it, and goes on over a reload that changes
+// rules.
+func TestHandler_LogsDenials(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "denials.log")
+	t.Setenv("HOTPARAM_TEST_DENIALS", path)
+	lines := "\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n" +
+		"\t\tdenials {env.HOTPARAM_TEST_DENIALS} {\n\t\t\tformat logfmt\n\t\t}\n\t}"
+	s := serve(t, lines)
+	s.want(429, "/topic?id=blocked&first", "X-User", "anna")
+	s.want(200, "/topic?id=cold", "X-User", "anna")
+	s.write(strings.Replace(rules, "id=blocked", "id=other", 1))
+	s.load(lines)
+	s.want(429, "/topic?id=other&second")
+	if err := caddy.Stop(); err != nil { // so that all lines are in the file
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	for i, want := range []string{` client=anna shadow=false reason=blocked `, ` client=127.0.0.1 shadow=false reason=blocked `} {
+		if len(got) != 2 || !strings.Contains(got[i], want) ||
+			!strings.HasSuffix(got[i], []string{`id=blocked&first"`, `id=other&second"`}[i]) {
+			t.Errorf("%d lines, want %s:\n%s", len(got), want, text)
+		}
+	}
+}
+
 func TestHandler_RejectsWrongSettings(t *testing.T) {
 	s := serve(t, "\thotparam")
 	s.write("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: fast}}]\n")
 	for lines, want := range map[string]string{
-		"\thotparam now":                                      "wrong argument count",
-		"\thotparam {\n\t\tlimit 5\n\t}":                      "must be rules, redis",
-		"\thotparam {\n\t\tbudget 20\n\t}":                    "budget",
-		"\thotparam {\n\t\trules /nowhere.yaml\n\t}":          "/nowhere.yaml",
-		"\thotparam {\n\t\trules " + s.rules + "\n\t}":        "rules.yaml:1: rules[0].hot.rate",
-		"\thotparam {\n\t\tredis redis://127.0.0.1:6379\n\t}": "StatsD",
-		"\thotparam {\n\t\tredis http://x:secret@y\n\t}":      "must be redis://",
+		"\thotparam now":                                           "wrong argument count",
+		"\thotparam {\n\t\tlimit 5\n\t}":                           "must be rules, redis",
+		"\thotparam {\n\t\tdenials\n\t}":                           "wrong argument count",
+		"\thotparam {\n\t\tdenials - {\n\t\t\tto x\n\t\t}\n\t}":    "must be format or rate",
+		"\thotparam {\n\t\tdenials - {\n\t\t\trate\n\t\t}\n\t}":    "wrong argument count",
+		"\thotparam {\n\t\tdenials - {\n\t\t\trate 0\n\t\t}\n\t}":  "at least 1, or -1",
+		"\thotparam {\n\t\tdenials - {\n\t\t\trate x\n\t\t}\n\t}":  "at least 1, or -1",
+		"\thotparam {\n\t\tdenials - {\n\t\t\trate -2\n\t\t}\n\t}": "Config.Denials.Rate -2",
+		"\thotparam {\n\t\tdenials /nowhere/denials.log\n\t}":      "/nowhere/denials.log",
+		"\thotparam {\n\t\tbudget 20\n\t}":                         "budget",
+		"\thotparam {\n\t\trules /nowhere.yaml\n\t}":               "/nowhere.yaml",
+		"\thotparam {\n\t\trules " + s.rules + "\n\t}":             "rules.yaml:1: rules[0].hot.rate",
+		"\thotparam {\n\t\tredis redis://127.0.0.1:6379\n\t}":      "StatsD",
+		"\thotparam {\n\t\tredis http://x:secret@y\n\t}":           "must be redis://",
 	} {
 		config, err := adapt(fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n}\n:%s {\n%s\n}\n", s.port, lines))
 		if err == nil {
@@ -238,7 +274,8 @@ func TestHandler_RejectsWrongSettings(t *testing.T) {
 func TestUnmarshalCaddyfile_ReadsEachOption(t *testing.T) {
 	t.Parallel()
 	config, err := adapt(
-		":1 {\n\thotparam {\n\t\trules a\n\t\tredis b\n\t\tstatsd c\n\t\tbudget 30ms\n\t\tclient {http.auth.user.id}\n\t}\n}\n",
+		":1 {\n\thotparam {\n\t\trules a\n\t\tredis b\n\t\tstatsd c\n\t\tbudget 30ms\n\t\tclient {http.auth.user.id}\n" +
+			"\t\tdenials d {\n\t\t\tformat logfmt\n\t\t\trate 7\n\t\t}\n\t}\n}\n",
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +284,7 @@ func TestUnmarshalCaddyfile_ReadsEachOption(t *testing.T) {
 	if err := json.Compact(&b, config); err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"budget":30000000,"client":"{http.auth.user.id}","handler":"hotparam","redis":"b","rules":"a","statsd":"c"}`
+	const want = `{"budget":30000000,"client":"{http.auth.user.id}","denials":{"format":"logfmt","rate":7,"to":"d"},"handler":"hotparam","redis":"b","rules":"a","statsd":"c"}`
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("%s, want %s in it", b.String(), want)
 	}

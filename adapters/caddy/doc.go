@@ -14,5 +14,6 @@
 // limits by way of an aggregator.
 //
 // The directive stands behind rewrites, so that the requests counted are the requests that the application sees, and
-// before authentication. The client is determined by ip.trusted_proxies in the rules, or by the option client.
+// before authentication. The client is determined by ip.trusted_proxies in the rules, or by the option client. The
+// option denials writes a line for each denied request (docs/denials.md).
 package caddy

@@ -35,9 +35,22 @@ type Handler struct {
 	// Client identifies the client by placeholders such as {http.auth.user.id}. If they are empty, the client's address
 	// identifies it. Use only placeholders whose value the client cannot choose freely.
 	Client string `json:"client,omitempty"`
+	// Denials is the log of denied requests. The default is no log.
+	Denials Denials `json:"denials,omitzero"`
 
 	layer *adapter.Adapter[*http.Request] // nil before Provision
 	key   string                          // of the pipeline in running
+}
+
+// Denials holds the settings of a log with a line for each denied request. docs/denials.md describes the lines.
+type Denials struct {
+	// To is stdout, stderr or the path of a file. A second after the file was moved, a new one is opened. Placeholders
+	// such as {env.LOGS} are replaced.
+	To string `json:"to"`
+	// Format is json or logfmt. The default is json.
+	Format string `json:"format,omitempty"`
+	// Rate is the maximum number of lines in a second, or -1 for no maximum. The default is 100.
+	Rate int `json:"rate,omitempty"`
 }
 
 // CaddyModule returns the name of the module and its constructor.
@@ -57,6 +70,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		name: cmp.Or(h.Rules, "rules"), rules: text, hasRules: h.Rules != "",
 		redis: replacer.ReplaceAll(h.Redis, ""), statsd: replacer.ReplaceAll(h.StatsD, ""),
 		budget: time.Duration(h.Budget),
+		denials: hotparam.DenialLog{To: replacer.ReplaceAll(h.Denials.To, ""), Format: h.Denials.Format,
+			Rate: h.Denials.Rate},
 	}
 	h.key = s.key()
 	shared, _, err := running.LoadOrNew(h.key, func() (caddy.Destructor, error) { return start(s, ctx.Slogger()) })

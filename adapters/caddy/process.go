@@ -25,10 +25,11 @@ type settings struct {
 	hasRules      bool
 	redis, statsd string
 	budget        time.Duration
+	denials       hotparam.DenialLog
 }
 
 func (s settings) key() string {
-	return fmt.Sprintf("%q %t %q %q %q %v", s.name, s.hasRules, s.rules, s.redis, s.statsd, s.budget)
+	return fmt.Sprintf("%q %t %q %q %q %v %#v", s.name, s.hasRules, s.rules, s.redis, s.statsd, s.budget, s.denials)
 }
 
 // process is a running pipeline.
@@ -40,7 +41,7 @@ type process struct {
 }
 
 func start(s settings, log *slog.Logger) (*process, error) {
-	cfg, with := hotparam.Config{Budget: s.budget, Log: log}, shared.Config{StatsD: s.statsd}
+	cfg, with := hotparam.Config{Budget: s.budget, Denials: s.denials, Log: log}, shared.Config{StatsD: s.statsd}
 	p := &process{ended: make(chan error, 1)}
 	var err error
 	if s.hasRules {
