@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,12 +138,51 @@ func writeDryRun(out io.Writer, a *admin.DryRun) error {
 	if a.Truncated {
 		fmt.Fprintln(out, "there were more keys than were tried")
 	}
-	if len(a.Keys) == 0 {
+	if err := writeDryKeys(out, a.Keys); err != nil || a.Windows == nil {
+		return err
+	}
+	return writeDryWindows(out, a.Windows)
+}
+
+// writeDryWindows writes the effect of the windows of clients, and the windows that were not tried.
+func writeDryWindows(out io.Writer, w *admin.WindowTrials) error {
+	if w.KnownFrom != nil {
+		fmt.Fprintf(out, "windows of clients, by %d sampled requests of the last minute; clients below %.3g/s are not known\n",
+			w.Sampled, *w.KnownFrom)
+	}
+	if len(w.Rules) > 0 {
+		err := writeTable(out, func(t io.Writer) {
+			writeRow(t, "WINDOWS OF", "REQUESTS", "DENIED", "WOULD BE", "CLIENTS", "WOULD BE", "OF", "SUCH AS")
+			for _, r := range w.Rules {
+				writeRow(t, cmp.Or(r.Rule, "ip, all requests"), perSecond(r.Requests), perSecond(r.DeniedBefore),
+					perSecond(r.DeniedAfter), strconv.Itoa(r.ClientsBefore), strconv.Itoa(r.ClientsAfter),
+					strconv.Itoa(r.Clients), strings.Join(r.Examples, " "))
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, text := range w.NotTried {
+		fmt.Fprintln(out, "windows of clients are not tried:", printableText(text))
+	}
+	return nil
+}
+
+func perSecond(rate *float64) string {
+	if rate == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.3g/s", *rate)
+}
+
+func writeDryKeys(out io.Writer, keys []admin.DryKey) error {
+	if len(keys) == 0 {
 		return nil
 	}
 	return writeTable(out, func(t io.Writer) {
 		writeRow(t, "KEY", "PEAK", "BEFORE", "AFTER", "DENIED", "WOULD BE", "READS")
-		for _, k := range a.Keys {
+		for _, k := range keys {
 			would := strconv.FormatFloat(k.DeniedAfter, 'f', 0, 64)
 			if k.After == "uncounted" || k.After == "recounted" {
 				would = "-"

@@ -95,6 +95,8 @@ type SampledClient struct {
 	Client string `json:"client"`
 	Class  string `json:"class,omitempty"`
 	N      uint64 `json:"n"`
+	// Requests counts its samples by method, host and path, "GET news.example/topic", as far as they are short.
+	Requests []NameCount `json:"requests,omitempty"`
 }
 
 // DeniedClient is a client whose requests were denied, with the reasons and the keys that it requested.

@@ -21,6 +21,7 @@ const (
 	sampleAge       = time.Minute
 	reportedDenied  = 20  // clients in a report
 	sampledKeyBytes = 512 // of a key; of a longer key only the resource is kept
+	sampledForBytes = 256 // of method, host and path of a request; of a longer request they are not kept
 
 	sampleLongKeys = time.Second / 20
 	longKeyBytes   = 2048  // of a key whose metric name is a hash; longer keys are not kept
@@ -51,8 +52,10 @@ type sampledRequest struct {
 	at     time.Time
 	client hottype.Client
 	class  string
-	reason hottype.Reason
-	key    hottype.Key
+	// requested is method, host and path of the request, see decision.requested; only in clientSamples.all.
+	requested string
+	reason    hottype.Reason
+	key       hottype.Key
 }
 
 func (c *clientSamples) sampleRequest(d *decision, v *verdict.Verdict) {
@@ -68,7 +71,7 @@ func (c *clientSamples) sampleRequest(d *decision, v *verdict.Verdict) {
 		return
 	}
 	if c.all.isDue(d.now) {
-		c.all.add(sampledRequest{at: d.now, client: d.client, class: v.Class})
+		c.all.add(sampledRequest{at: d.now, client: d.client, class: v.Class, requested: d.requested()})
 	}
 	if v.Allowed || !d.deniesClient(v) {
 		return
@@ -78,8 +81,19 @@ func (c *clientSamples) sampleRequest(d *decision, v *verdict.Verdict) {
 		if len(key) > sampledKeyBytes {
 			key = hottype.Key(key.Resource()[:min(len(key.Resource()), sampledKeyBytes)])
 		}
-		c.denied.add(sampledRequest{d.now, d.client, v.Class, v.Reason, hottype.Key(strings.Clone(string(key)))})
+		c.denied.add(sampledRequest{at: d.now, client: d.client, class: v.Class, reason: v.Reason,
+			key: hottype.Key(strings.Clone(string(key)))})
 	}
+}
+
+// requested returns the parts of a request by which other rules can be tried on it: "GET news.example/topic". Values in
+// the path are redacted. It returns "" if they are too long.
+func (d *decision) requested() string {
+	path, _, _ := strings.Cut(d.st.set.RedactTarget(d.req), "?")
+	if len(d.req.Method)+len(d.req.Host)+len(path) > sampledForBytes {
+		return ""
+	}
+	return d.req.Method + " " + d.req.Host + path
 }
 
 // deniesClient reports whether a request was denied because of its client: by a window, by its share, or by an override
@@ -122,12 +136,23 @@ func (c *clientSamples) report(now time.Time, r *report.Limiter) {
 		client hottype.Client
 		class  string
 	}
-	counts := map[name]uint64{}
+	counts := map[name]map[string]uint64{}
 	for _, s := range c.all.recentSamples(now) {
-		counts[name{s.client, s.class}]++
+		of := name{s.client, s.class}
+		if counts[of] == nil {
+			counts[of] = map[string]uint64{}
+		}
+		counts[of][s.requested]++
 	}
-	for of, n := range counts {
-		r.Clients = append(r.Clients, report.SampledClient{Client: of.client.String(), Class: of.class, N: n})
+	for of, requests := range counts {
+		one := report.SampledClient{Client: of.client.String(), Class: of.class}
+		for requested, n := range requests {
+			if one.N += n; requested != "" {
+				one.Requests = append(one.Requests, report.NameCount{Name: requested, N: n})
+			}
+		}
+		slices.SortFunc(one.Requests, func(a, b report.NameCount) int { return strings.Compare(a.Name, b.Name) })
+		r.Clients = append(r.Clients, one)
 	}
 	slices.SortFunc(r.Clients, func(a, b report.SampledClient) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Client, b.Client), strings.Compare(a.Class, b.Class))

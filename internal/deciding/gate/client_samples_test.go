@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -46,6 +49,33 @@ func TestReportNamesTheClients(t *testing.T) {
 	}
 	if r := b.Report(end.Add(2 * time.Minute)); len(r.Clients)+len(r.DeniedClients) > 0 {
 		t.Errorf("of two minutes ago: %+v", r)
+	}
+}
+
+// A report has method, host and redacted path of the sampled requests, so that other rules can be tried on them, without
+// the query. Of a long request only its number is known.
+func TestReport_HasRequestsOfSampledClients(t *testing.T) {
+	t.Parallel()
+	b := build(t, `
+redact: {token: mask}
+rules:
+  - {name: user, match: {path: "/user/{token}"}, params: [path.token], hot: {rate: 1}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}
+`, gate.Config{})
+	b.Report(b.now)
+	long := "/" + strings.Repeat("p", 300)
+	for i, target := range []string{"/topic?id=1", "/topic?id=2", "/user/SECRET?x=1", long, "/other"} {
+		r := request(target, "192.0.2.7")
+		r.Method, r.Host = "POST", "news.example"
+		b.Decide(t.Context(), b.now.Add(time.Duration(i)*time.Second), r)
+	}
+	got := b.Report(b.now.Add(5 * time.Second)).Clients
+	want := []report.SampledClient{{Client: "192.0.2.7", N: 5, Requests: []report.NameCount{
+		{Name: "POST news.example/other", N: 1}, {Name: "POST news.example/topic", N: 2},
+		{Name: "POST news.example/user/masked", N: 1},
+	}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/history"
+	"github.com/hotparam/pipeline/internal/operator/admin/past"
+	"github.com/hotparam/pipeline/internal/report"
 )
 
 // pastKeys are two minutes of keys: one hot and held to 100/s, one that was nearly hot, a loop, one of the catch-all.
@@ -96,6 +98,46 @@ func TestDryRun_ReportsChangedKeys(t *testing.T) {
 				t.Errorf("stored %+v, asked %+v", central.stored, h.asked)
 			}
 		})
+	}
+}
+
+// A dry run tries windows of clients on what limiters have reported of the last minute, weighted by their rates, and
+// says so if they have reported nothing.
+func TestDryRun_TriesWindowsOfClients(t *testing.T) {
+	t.Parallel()
+	s, h := loadSchemas(t), kept{}
+	w := newWorld(t, func(cfg *Config) { cfg.Central, cfg.History = &centralRules{}, &h })
+	text := strings.Replace(rulesFile, "rules:\n", `rules:
+  - {name: login, match: {path: /login, methods: [POST]}, per_client: {fixed: {limit: 60, window: 1m}}}
+`, 1)
+	ask := func() (a DryRun) {
+		t.Helper()
+		rec := w.ask(http.MethodPut, "/v1/rules?dry_run=1", text)
+		s.answer(t, rec, 200, "DryRun")
+		decode(t, rec.Body.Bytes(), &a)
+		return a
+	}
+	if a := ask(); a.Windows == nil || len(a.Windows.NotTried) != 1 || len(a.Windows.Rules) != 0 {
+		t.Fatalf("without reports: %+v", a.Windows)
+	}
+	login := func(n uint64) []report.NameCount { return []report.NameCount{{Name: "POST news.example/login", N: n}} }
+	for n := uint64(1); n <= 2; n++ {
+		w.second(
+			report.Limiter{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 90 * n,
+				Clients: []report.SampledClient{{Client: "198.51.100.1", N: 10, Requests: login(8)},
+					{Client: "198.51.100.2", N: 20, Requests: login(30)}}}, // more than all
+			report.Limiter{Instance: "b", At: t0.Add(time.Duration(n) * time.Second), Allowed: 10 * n,
+				Clients: []report.SampledClient{{Client: "198.51.100.1", N: 10, Requests: login(10)}}})
+	}
+	// A sample of a is 3 requests a second, a sample of b 1. The rules have 50 a second for each client already.
+	want := past.WindowTrials{Sampled: 40, KnownFrom: new(12.5), NotTried: []string{}, Rules: []past.WindowTrial{
+		{Requests: new(100.0), Clients: 2, DeniedBefore: new(10.0), DeniedAfter: new(10.0), ClientsBefore: 1,
+			ClientsAfter: 1, Examples: []string{"198.51.100.2"}},
+		{Rule: "login", Requests: new(94.0), Clients: 2, DeniedBefore: new(0.0), DeniedAfter: new(92.0), ClientsAfter: 2,
+			Examples: []string{"198.51.100.2", "198.51.100.1"}},
+	}}
+	if diff := cmp.Diff(&want, ask().Windows); diff != "" {
+		t.Error(diff)
 	}
 }
 

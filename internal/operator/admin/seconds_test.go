@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/admin/past"
 	"github.com/hotparam/pipeline/internal/report"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // The seconds of a key go on after it has cooled as long as limiters report on it, and no second is too old.
@@ -56,6 +58,29 @@ func TestGetSeconds_ContinueAfterCooling(t *testing.T) {
 	}
 	s.answer(t, w.ask(http.MethodGet, "/v1/keys/topic%3Fid=42/seconds?since=x", ""), 400, "Problem")
 	s.answer(t, w.ask(http.MethodGet, "/v1/keys/topic%3Fid=nobody/seconds", ""), 200, "Seconds")
+}
+
+// A what-if names the limits of clients that are not tried: none, the limits of ip, and per_client of the key's rule.
+func TestWhatIf_NamesLimitsNotTried(t *testing.T) {
+	t.Parallel()
+	const each = "per_client: {fixed: {limit: 5, window: 1s}}}"
+	for text, want := range map[string]string{
+		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}]": "",
+		rulesFile: "limits of ip",
+		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, " + each + "]":                "per_client of topic",
+		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}, {name: login, " + each + "]": "",
+	} {
+		set, err := rules.Parse("f.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t, func(cfg *Config) { cfg.Rules = func() *rules.Set { return set } })
+		var a past.Simulation
+		decode(t, w.ask(http.MethodGet, "/v1/keys/topic%3Fid=42/what-if?rate=5", "").Body.Bytes(), &a)
+		if got := strings.Join(a.NotTried, ", "); got != want || a.NotTried == nil {
+			t.Errorf("%s: %q, want %q", text, a.NotTried, want)
+		}
+	}
 }
 
 // A simulated bucket lets its burst through and then its rate, as in a limiter.

@@ -45,6 +45,9 @@ import (
 type (
 	Change        = live.Change
 	DryRun        = past.DryRun
+	DryKey        = past.DryKey
+	WindowTrials  = past.WindowTrials
+	WindowTrial   = past.WindowTrial
 	History       = past.Store
 	Overview      = live.Overview
 	RuleOverview  = live.RuleOverview
@@ -133,7 +136,7 @@ func New(cfg Config) (*Server, error) {
 		Service: live.New(cfg.Config), cfg: cfg, access: auth.NewGuardOf("admin", cfg.Access, cfg.Log),
 		files: pageFiles(),
 	}
-	s.past = past.New(past.Config{History: cfg.History, Rules: cfg.Rules, Purged: s.removePurged,
+	s.past = past.New(past.Config{History: cfg.History, Rules: cfg.Rules, Traffic: s.Traffic, Purged: s.removePurged,
 		Log: cfg.Log, Now: cfg.Now})
 	s.changes = changes.New(changes.Config{
 		Rules: cfg.Rules, Overrides: cfg.Overrides, Central: cfg.Central, Reports: cfg.Reports, Command: cfg.Command,

@@ -9,15 +9,13 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/past"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 )
 
 const (
 	maxClients      = 100 // of a response
 	maxShownClients = 10  // of a state event
-	// minSamples is the number of samples from which a client is listed. One sample may stand for any client, and its
-	// rate would be the rate of all requests divided by the number of samples.
-	minSamples = 5
 )
 
 // DeniedClient is a client whose requests are denied by its windows, its share of a limit, or an override.
@@ -71,7 +69,7 @@ func (s *Service) deniedClients(now time.Time) []DeniedClient {
 	s.mu.Unlock()
 	list := make([]DeniedClient, 0, len(sums))
 	for _, sum := range sums {
-		if sum.sampled < minSamples {
+		if sum.sampled < past.MinSamples {
 			continue
 		}
 		c := sum.DeniedClient

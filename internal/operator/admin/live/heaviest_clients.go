@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/past"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -37,12 +38,11 @@ type sampledShare struct {
 	n     uint64
 }
 
-// clientSamples joins the samples of the last minute's requests of the running limiters. Each limiter is weighted by
-// its rate. The sum of all shares is 1.
-func (s *Service) clientSamples(now time.Time) (shares map[sampledClient]sampledShare, sampled uint64) {
+// traffic joins the samples of the last minute's requests of the running limiters. Each limiter is weighted by its
+// rate. The sum of all shares is 1.
+func (s *Service) traffic(now time.Time) (t past.Traffic) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shares = map[sampledClient]sampledShare{}
 	all := 0.0
 	for _, in := range s.rates.instances {
 		var n uint64
@@ -56,18 +56,46 @@ func (s *Service) clientSamples(now time.Time) (shares map[sampledClient]sampled
 		for _, d := range in.speed.Denied {
 			pace += d
 		}
-		sampled, all = sampled+n, all+pace
+		t.Sampled, t.Limiters, all = t.Sampled+n, t.Limiters+1, all+pace
 		for _, c := range in.last.Clients {
-			of := sampledClient{c.Client, c.Class}
-			was := shares[of]
-			shares[of] = sampledShare{was.share + pace*float64(c.N)/float64(n), was.n + c.N}
+			add := func(requested string, samples uint64) {
+				if samples > 0 {
+					t.Samples = append(t.Samples, past.ClientSample{Client: c.Client, Class: c.Class,
+						Requested: requested, N: samples, Share: pace * float64(samples) / float64(n)})
+				}
+			}
+			rest := c.N
+			for _, r := range c.Requests {
+				samples := min(r.N, rest)
+				rest -= samples
+				add(r.Name, samples)
+			}
+			add("", rest)
 		}
 	}
-	for of, v := range shares {
-		v.share = min(1, v.share/all)
-		shares[of] = v
+	for i := range t.Samples {
+		t.Samples[i].Share = min(1, t.Samples[i].Share/all)
 	}
-	return shares, sampled
+	return t
+}
+
+// Traffic returns a sample of the last minute's requests.
+func (s *Service) Traffic(now time.Time) past.Traffic {
+	t := s.traffic(now)
+	t.Requests = s.Requests(now)
+	return t
+}
+
+// clientSamples adds up the samples of the last minute's requests by client and class.
+func (s *Service) clientSamples(now time.Time) (shares map[sampledClient]sampledShare, sampled uint64) {
+	t := s.traffic(now)
+	shares = map[sampledClient]sampledShare{}
+	for _, one := range t.Samples {
+		of := sampledClient{one.Client, one.Class}
+		was := shares[of]
+		shares[of] = sampledShare{was.share + one.Share, was.n + one.N}
+	}
+	return shares, t.Sampled
 }
 
 // Clients returns the clients of a sample of the last minute's requests, heaviest first, and the number of sampled
@@ -115,7 +143,7 @@ func (s *Service) heaviestClients(now time.Time) []HeavyClient {
 	requests := s.Requests(now)
 	list := make([]HeavyClient, 0, len(found))
 	for name, c := range found {
-		if c.sampled < minSamples || c.Kind == rules.TargetCIDR && len(members[name]) == 1 {
+		if c.sampled < past.MinSamples || c.Kind == rules.TargetCIDR && len(members[name]) == 1 {
 			continue
 		}
 		if requests > 0 {

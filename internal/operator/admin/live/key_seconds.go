@@ -198,7 +198,14 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.Key, a.Rate, a.Burst = key, float64(spec.Limit)/spec.Window.Seconds(), spec.Burst
 	set, o := s.cfg.Rules(), s.lastOverrides(now).Index.Find([]byte(key), now)
-	a.InForce = s.adaptiveBounds().effectiveLimit(set.RuleFor(key.Resource()), o, key)
+	rule := set.RuleFor(key.Resource())
+	a.InForce = s.adaptiveBounds().effectiveLimit(rule, o, key)
+	if set.LimitsClients() {
+		a.NotTried = append(a.NotTried, "limits of ip")
+	}
+	if rule != nil && rule.PerClient != nil {
+		a.NotTried = append(a.NotTried, "per_client of "+rule.Name)
+	}
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 

@@ -42,6 +42,8 @@ type DryRun struct {
 	Keys      []DryKey `json:"keys"`
 	Unchanged int      `json:"unchanged"`
 	Truncated bool     `json:"truncated"` // there were more keys than are tried
+	// Windows is the effect of the windows of clients, or nil if neither the old nor the new rules have any.
+	Windows *WindowTrials `json:"windows,omitempty"`
 }
 
 // DryKey is a key under the present rules and the new ones. States are the hottest of all minutes.
@@ -68,11 +70,14 @@ func (s *Service) DryRun(ctx context.Context, next *rules.Set, live []rules.Over
 		return nil, unreadHistory(err)
 	}
 	set := s.cfg.Rules()
-	d, err := dryRunOn(ctx, past, &rulesAt{set, rules.NewOverrides(set.Overrides, live), now},
-		&rulesAt{next, rules.NewOverrides(next.Overrides, live), now})
+	before := &rulesAt{set, rules.NewOverrides(set.Overrides, live), now}
+	after := &rulesAt{next, rules.NewOverrides(next.Overrides, live), now}
+	d, err := dryRunOn(ctx, past, before, after)
 	if err != nil {
 		return nil, unreadHistory(err)
 	}
+	traffic := s.cfg.Traffic(now)
+	d.Windows = tryWindows(&traffic, before, after)
 	return d, nil
 }
 

@@ -50,6 +50,8 @@ type Store interface {
 type Config struct {
 	History Store
 	Rules   func() *rules.Set
+	// Traffic returns a sample of the last minute's requests.
+	Traffic func(now time.Time) Traffic
 	// Purged removes a key from memory, and records the purge without the key.
 	Purged func(ctx context.Context, key hottype.Key, author string)
 	Log    *slog.Logger

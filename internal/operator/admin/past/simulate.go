@@ -38,6 +38,8 @@ type Simulation struct {
 	Requests  float64 `json:"requests"`
 	Denied    float64 `json:"denied"`
 	WasDenied float64 `json:"was_denied"`
+	// NotTried names limits that may deny some of the requests first, and that were not tried.
+	NotTried []string `json:"not_tried"`
 	// Seconds are the seconds for which requests are known, oldest first.
 	Seconds []simulatedSecond `json:"seconds"`
 }
@@ -55,7 +57,7 @@ const SlicesOfSecond = 100
 // second is divided into slices.
 func Simulate(ctx context.Context, spec limit.Spec, list []Second, slices int) (*Simulation, error) {
 	store := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 1})
-	a := &Simulation{Seconds: []simulatedSecond{}}
+	a := &Simulation{NotTried: []string{}, Seconds: []simulatedSecond{}}
 	for i := range list {
 		asked := list[i].requestCount()
 		if math.IsNaN(asked) {

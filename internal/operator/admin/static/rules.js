@@ -132,11 +132,26 @@ export class RulesView {
         `${k.after === "uncounted" || k.after === "recounted" ? "not known" : count(k.denied_after)}`)));
       $("push-result").replaceChildren(
         `On ${a.minutes} minutes of history ${count(a.keys.length)} keys change and ${count(a.unchanged)} do not. ` +
-        "Nothing was stored.", el("ul", { class: "lines" }, ...keys));
+        "Nothing was stored.", el("ul", { class: "lines" }, ...keys), ...windowParts(a.windows));
     } catch (problem) {
       setText($("push-result"), problemText(problem));
     }
   }
+}
+
+// windowParts shows the effect of the windows of clients, and the windows that were not tried.
+function windowParts(w) {
+  if (!w) return [];
+  const list = w.rules.map((r) => el("li", {}, r.rule ? keyNode(r.rule) : "Each client, all requests", " ",
+    el("span", { class: "note" }, `${rate(r.requests_per_second)}/s · denied ${rate(r.denied_before)}/s → ` +
+      `${rate(r.denied_after)}/s · clients denied ${count(r.clients_before)} → ${count(r.clients_after)} of ` +
+      `${count(r.clients)}${r.examples.length > 0 ? ` · ${r.examples.map(plainKey).join(", ")}` : ""}`)));
+  const parts = w.not_tried.map((text) => `Windows of clients are not tried: ${plainKey(text)}. `);
+  if (w.known_from !== null) {
+    parts.unshift(`Windows of clients, by ${count(w.sampled)} sampled requests of the last minute; clients below ` +
+      `${rate(w.known_from)}/s are not known. `);
+  }
+  return [...parts, el("ul", { class: "lines" }, ...list)];
 }
 
 function fromText(s) {

@@ -2,7 +2,7 @@
 // as an override, at once or first in shadow mode.
 
 import { getJSON, inQuery, limitOf, me } from "./api.js";
-import { $, count, percent, problemText, setText } from "./text.js";
+import { $, count, percent, plainKey, problemText, setText } from "./text.js";
 
 // The slider is logarithmic: its steps 0 to 100 are the rates from 1 to 10,000.
 const rateOf = (step) => Number((10 ** (step / 25)).toPrecision(2));
@@ -10,6 +10,9 @@ const stepOf = (rate) => Math.max(0, Math.min(100, 25 * Math.log10(Math.max(1, r
 
 // inForce describes the limit in force, which the limit that is tried would replace.
 const inForce = (l) => (l ? ` In force now: ${l.text}${l.adaptive ? "; an override would replace it" : ""}.` : "");
+
+// notTried names limits that may deny some of the requests first.
+const notTried = (list) => (list.length > 0 ? ` Not tried: ${list.map(plainKey).join(", ")}.` : "");
 
 export class WhatIf {
   #path = ""; #key = null; #timer = 0; #asked = 0;
@@ -73,7 +76,7 @@ export class WhatIf {
     setText($("w-result"), a.requests === 0
       ? "No requests of this key are known in the last five minutes."
       : `Of ${count(a.requests)} requests this would have denied ${count(a.denied)} (${percent(part)}); ` +
-        `${count(a.was_denied)} were denied.${inForce(a.in_force)}`);
+        `${count(a.was_denied)} were denied.${inForce(a.in_force)}${notTried(a.not_tried)}`);
     for (const id of ["w-rate", "w-burst"]) $(id).removeAttribute("aria-invalid");
   }
 
