@@ -118,7 +118,7 @@ func (d *decision) denyUnlimitable(v *verdict.Verdict) {
 // reverse. The shared store comes last, because it cannot be undone cheaply.
 func (g *Gate) take(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	switch {
-	case g.deniedBefore(d, v): // denied.go
+	case g.deniedBefore(ctx, d, v): // denied.go
 		return false
 	case d.hasFair && !d.chargeFair(v): // fair.go
 	case len(d.slots) > 0 && !g.acquireSlots(ctx, d, v): // in_flight.go

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
@@ -129,5 +131,77 @@ func TestDenialWhenTheClockIsSetBack(t *testing.T) {
 	b.now = b.now.Add(-time.Hour)
 	if v := b.get("/local?id=1", "1.1.1.1"); !v.Allowed {
 		t.Errorf("an hour back: %+v", v)
+	}
+}
+
+// A verdict does not depend on denials that are remembered: the limits that this process keeps are judged in any case.
+func TestDeny_IsTheSameWithoutMemory(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"in process": `
+rules:
+  - {name: one, match: {path: /t}, params: [a], continue: true, hot: {rate: 10}, limit: {rate: 2, burst: 2, scope: instance}}
+  - {name: two, match: {path: /t}, params: [b], hot: {rate: 10}, limit: {rate: 3, burst: 4, scope: instance},
+     per_client: {fixed: {limit: 4, window: 5s, scope: instance}}}
+ip: {fixed: {limit: 6, window: 10s, scope: instance}, sliding: {limit: 3, window: 2s, scope: instance}}
+`,
+		"the key shared": `
+rules:
+  - {name: two, match: {path: /t}, params: [b], hot: {rate: 10}, limit: {rate: 2, burst: 2},
+     per_client: {fixed: {limit: 4, window: 5s, scope: instance}}}
+ip: {fixed: {limit: 6, window: 10s, consistency: async}, sliding: {limit: 3, window: 2s, consistency: async}}
+`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			denied := map[hottype.Reason]int{}
+			rapid.Check(t, func(rt *rapid.T) {
+				var gates [2]*bundle
+				for i := range gates {
+					gates[i] = assemble(parse(rt, text), gate.Config{
+						Async: &exchanged{Memory: limit.NewMemory(limit.MemoryConfig{}), fresh: true}})
+					gates[i].hot("one?a=1", "two?b=1", "two?b=2")
+				}
+				for range rapid.IntRange(1, 80).Draw(rt, "requests") {
+					step := rapid.SampledFrom([]time.Duration{0, 0, 50 * time.Millisecond, time.Second}).Draw(rt, "step")
+					target := "/t?" + rapid.SampledFrom([]string{"", "a=1&"}).Draw(rt, "a") +
+						rapid.SampledFrom([]string{"", "b=1", "b=2", "b=3"}).Draw(rt, "b")
+					client := rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}).Draw(rt, "client")
+					var verdicts [2]hottype.Verdict
+					for i, g := range gates {
+						g.now = g.now.Add(step)
+						verdicts[i] = g.get(target, client)
+					}
+					if verdicts[0] != verdicts[1] {
+						rt.Fatalf("%s of %s: %+v, without memory %+v", target, client, verdicts[0], verdicts[1])
+					}
+					if !verdicts[0].Allowed {
+						denied[verdicts[0].Reason]++
+					}
+					gates[1].ForgetDenials()
+				}
+			})
+			for _, r := range []hottype.Reason{hottype.ReasonHot, hottype.ReasonIPFixed, hottype.ReasonIPSliding,
+				hottype.ReasonClientFixed} {
+				if denied[r] == 0 {
+					t.Errorf("no request was denied by %s", r)
+				}
+			}
+		})
+	}
+}
+
+// A denial that is remembered for a key charges nothing to the windows of the client.
+func TestDeny_RemembersWithoutCharges(t *testing.T) {
+	t.Parallel()
+	b := build(t, asyncRules+"local}}\n", gate.Config{
+		Async: &exchanged{Memory: limit.NewMemory(limit.MemoryConfig{}), fresh: true}})
+	b.hot("topic?id=42")
+	for i := range 100 {
+		if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed != (i < 2) {
+			t.Fatalf("request %d: %+v", i, v)
+		}
+	}
+	if v := b.get("/topic?id=7", "192.0.2.1"); !v.Allowed || v.Remaining != 3 {
+		t.Errorf("%+v, want 3 of 6 left", v)
 	}
 }

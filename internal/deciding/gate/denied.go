@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"hash/maphash"
 	"sync/atomic"
 	"time"
@@ -77,7 +78,7 @@ func (m *memory) findDenial(now int64, space, name string, spec *limit.Spec) *de
 }
 
 // deniedBefore denies a request if a remembered denial of a store still holds for it.
-func (g *Gate) deniedBefore(d *decision, v *verdict.Verdict) bool {
+func (g *Gate) deniedBefore(ctx context.Context, d *decision, v *verdict.Verdict) bool {
 	now := d.now.UnixNano()
 	for i := range d.slots {
 		p := &d.slots[i]
@@ -90,7 +91,47 @@ func (g *Gate) deniedBefore(d *decision, v *verdict.Verdict) bool {
 			return d.denyAgain(v, &p.denial, p.key, last)
 		}
 	}
-	return d.cost == 1 && (g.groupDeniedBefore(d, v, &d.local) || g.groupDeniedBefore(d, v, &d.shared))
+	if d.cost != 1 {
+		return false
+	}
+	last, m := g.findGroupDenial(d, &d.local)
+	if last == nil {
+		last, m = g.findGroupDenial(d, &d.shared)
+	}
+	if last == nil {
+		return false
+	}
+	m.memory = memory{} // has this denial already
+	if g.deniedByProcess(ctx, d, v) {
+		d.counters.cachedDenials.Add(1)
+		return true
+	}
+	return d.denyAgain(v, m.boundLimit, m.key, last)
+}
+
+// deniedByProcess denies a request for which a remembered denial holds if a store of this process denies it now. Such a
+// store judges all charges of a group, among them windows of the client, so that the memory changes neither the reason
+// of a denial nor its wait. It charges nothing.
+func (g *Gate) deniedByProcess(ctx context.Context, d *decision, v *verdict.Verdict) bool {
+	return !g.hasRoom(ctx, d, g.cfg.Local, &d.local) && !g.takeInProcess(ctx, d, v, g.cfg.Local, &d.local, 0) ||
+		!g.hasRoom(ctx, d, g.cfg.Async, &d.async) && !g.takeAsync(ctx, d, v)
+}
+
+// hasRoom reports whether a store of this process would allow the charges of a group. It charges nothing.
+func (g *Gate) hasRoom(ctx context.Context, d *decision, store limit.Store, gr *chargeGroup) bool {
+	if gr.isEmpty() {
+		return true
+	}
+	for i := range gr.charges {
+		gr.charges[i].Cost = 0 // a peek
+	}
+	_, err := store.Take(ctx, d.now, gr.charges, gr.results)
+	room := true
+	for i := range gr.charges {
+		gr.charges[i].Cost = d.cost
+		room = room && gr.results[i].Remaining >= d.cost
+	}
+	return room || err != nil
 }
 
 // keyDeniedBefore does the same as deniedBefore for most denials: one key with one limit, and nothing else to charge.
@@ -109,7 +150,9 @@ func (g *Gate) keyDeniedBefore(d *decision, v *verdict.Verdict) bool {
 	return last != nil && d.denyAgain(v, &h.limit, 0, last)
 }
 
-func (g *Gate) groupDeniedBefore(d *decision, v *verdict.Verdict, gr *chargeGroup) bool {
+// findGroupDenial returns the first remembered denial that holds for a charge of a group, and the meaning of the
+// charge, or nil.
+func (g *Gate) findGroupDenial(d *decision, gr *chargeGroup) (*denial, *chargeMeta) {
 	for i := range gr.charges {
 		s, m := &gr.charges[i].Subject, &gr.meta[i]
 		if s.Name == "" || len(s.Name) > maxDeniedName || !s.Client.IsZero() {
@@ -117,10 +160,10 @@ func (g *Gate) groupDeniedBefore(d *decision, v *verdict.Verdict, gr *chargeGrou
 		}
 		m.memory = g.denials.memoryOf(s.Name)
 		if last := m.memory.findDenial(d.now.UnixNano(), s.Space, s.Name, &gr.charges[i].Spec); last != nil {
-			return d.denyAgain(v, m.boundLimit, m.key, last)
+			return last, m
 		}
 	}
-	return false
+	return nil, nil
 }
 
 func (d *decision) denyAgain(v *verdict.Verdict, t *boundLimit, key int, last *denial) bool {
