@@ -102,13 +102,17 @@ func (h *ruleState) evaluateCandidate(c *candidate, now time.Time) bool {
 	sum := h.counts.SumOf(c.watch)
 	required := h.currentThresholds(c)
 	c.update(&required, sum, now)
-	if h.hasLateCounts {
+	second := h.second
+	if h.judgesBefore {
+		if !c.isHot() {
+			second--
+		}
 		h.evaluateBefore(c, &required, sum)
 	}
 	if !wasHot && c.isHot() {
-		c.since, c.thresholdSecond, c.peak, c.seen = now, h.second, 0, false
+		c.since, c.thresholdSecond, c.peak, c.seen = now, second, 0, false
 	}
-	if h.hasLateCounts {
+	if h.judgesBefore {
 		sum = max(sum, h.counts.BeforeOf(c.watch))
 	}
 	c.peak = max(c.peak, h.rateOf(sum))
@@ -116,9 +120,9 @@ func (h *ruleState) evaluateCandidate(c *candidate, now time.Time) bool {
 }
 
 // evaluateBefore applies the count of a candidate in the window that ended when this second began. A count is judged in
-// the second in which it happened, also if it was sent after the end of that second; otherwise the last counts of a
-// second would meet a window that has lost its first second. The arguments current and sum belong to the window that
-// ends now.
+// the second in which it happened, also if it was sent after the end of that second, or came after the last Tick in it;
+// otherwise the last counts of a second would meet a window that has lost its first second. The arguments current and
+// sum belong to the window that ends now.
 func (h *ruleState) evaluateBefore(c *candidate, current *[criteria]thresholds, sum int64) {
 	before := h.compiled.criteriaThresholds(0, 0)
 	if h.compiled.rule.Hot.Share > 0 || h.baseline != nil {
@@ -180,10 +184,10 @@ type loopState struct {
 }
 
 // heavierWindow returns the last second of the window by which the clients of a candidate are judged, and the count in
-// it. It is the window that ends now, or the window before if that is heavier and either counts of it came late or the
-// key reached its threshold in its last second.
+// it. It is the window that ends now, or the window before if that is heavier and either it is judged, too, or the key
+// reached its threshold in its last second.
 func (h *ruleState) heavierWindow(c *candidate, w *window.Watched) (second, sum int64) {
-	if (h.hasLateCounts || c.thresholdSecond == h.second-1) && w.Before > w.Sum {
+	if (h.judgesBefore || c.thresholdSecond == h.second-1) && w.Before > w.Sum {
 		return h.second - 1, w.Before
 	}
 	return h.second, w.Sum

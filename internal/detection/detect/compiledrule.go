@@ -77,6 +77,11 @@ func (r *compiledRule) rateThreshold() int64 {
 	return -1
 }
 
+// hasMovingThresholds reports whether requests for other keys, or the past, move thresholds of the rule.
+func (r *compiledRule) hasMovingThresholds() bool {
+	return r.rule.Hot.Share > 0 || r.rule.Hot.Surge > 0
+}
+
 // criteriaThresholds returns the thresholds of each criterion, where total is the number of requests of the key's
 // resource in the window, and past is the count that the key had by its baseline, or -1 if it is unknown.
 func (r *compiledRule) criteriaThresholds(total int64, past float64) (n [criteria]thresholds) {

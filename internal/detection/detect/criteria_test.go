@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -109,6 +111,76 @@ func surging() *rules.Rule {
 	return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{
 		Surge: 3, MinRate: 5, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7,
 	}}
+}
+
+// A key whose share at the end of a second is reached by all counts of that second is hot when the next one begins,
+// wherever in the second its requests are.
+func TestTick_JudgesShareWhenSecondEnds(t *testing.T) {
+	t.Parallel()
+	const a, b, share = hottype.Key("topic?id=a"), hottype.Key("topic?id=b"), 0.5
+	late := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		window := rapid.Int64Range(1, 2).Draw(rt, "window")
+		rule := &rules.Rule{Name: "topic", Hot: rules.HotCriteria{Share: share, MinRate: 2, ReleaseRatio: 0.7,
+			Window: time.Duration(window) * time.Second, Cooldown: time.Second}}
+		d := New(set(rule), Options{Shards: rapid.SampledFrom([]int{1, 4}).Draw(rt, "shards")})
+		var counts []map[hottype.Key]int64 // by second
+		shown := false                     // at the last Tick of a second
+		for s := range rapid.Int64Range(2, 6).Draw(rt, "seconds") {
+			counts = append(counts, map[hottype.Key]int64{})
+			next := 0 // the next tenth with a Tick
+			for i := range int64(100) {
+				for ; float64(next)/10 <= float64(i)/100; next++ {
+					hot, _ := d.Tick(at(float64(s) + float64(next)/10))
+					shown = strings.Contains(reasons(hot), string(a))
+				}
+				if rapid.IntRange(0, 12).Draw(rt, "now") == 0 {
+					key := rapid.SampledFrom([]hottype.Key{a, b}).Draw(rt, "key")
+					d.Add(at(float64(s)+float64(i)/100), count(key, s, 1))
+					counts[s][key]++
+				}
+			}
+			ofA, all := int64(0), int64(0)
+			for _, c := range counts[max(0, s-window+1):] {
+				ofA, all = ofA+c[a], all+c[a]+c[b]
+			}
+			hot, _ := d.Tick(at(float64(s) + 1))
+			if isHot := strings.Contains(reasons(hot), string(a)); float64(ofA) >= max(2*float64(window), share*float64(all)) {
+				if !isHot {
+					rt.Fatalf("%d of %d in the window that ended with second %d: not hot", ofA, all, s)
+				}
+				if !shown {
+					late++
+				}
+			}
+		}
+	})
+	if late == 0 {
+		t.Error("no key reached its share after the last Tick of a second")
+	}
+}
+
+// A surge whose last requests come after the last Tick of a second is found when the next second begins.
+func TestTick_JudgesSurgeWhenSecondEnds(t *testing.T) {
+	t.Parallel()
+	rule := surging()
+	rule.Hot.Window = time.Second
+	d := New(set(rule), Options{})
+	const key = hottype.Key("topic?id=1")
+	for s := range int64(200) {
+		d.Add(at(float64(s)), count(key, s, 10))
+		if hot, _ := d.Tick(at(float64(s) + 0.9)); len(hot.Keys) > 0 {
+			t.Fatalf("second %d: %s", s, reasons(hot))
+		}
+	}
+	d.Add(at(200), count(key, 200, 10))
+	if hot, _ := d.Tick(at(200.9)); len(hot.Keys) > 0 {
+		t.Fatalf("second 200: %s", reasons(hot))
+	}
+	d.Add(at(200.95), count(key, 200, 30))
+	if hot, _ := d.Tick(at(201)); !strings.HasPrefix(reasons(hot), "topic?id=1 surge") {
+		t.Errorf("%q is hot after 40 requests in a second in place of 10", reasons(hot))
+	}
 }
 
 func TestSurgeOverTheOwnPast(t *testing.T) {

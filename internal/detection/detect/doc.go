@@ -13,7 +13,8 @@
 //
 // [Detector.AddAll] adds counts and reports at once whether a key became hot, so that no caller has to wait for the
 // next [Detector.Tick]. Tick advances the time, judges the candidates, and returns the set. By share and surge a key is
-// judged when its count reaches MinRate, and then at every Tick, because other keys move its threshold.
+// judged when its count reaches MinRate, then at every Tick, because other keys move its threshold, and once more when
+// the second ends.
 //
 // # Accuracy
 //

@@ -13,15 +13,18 @@ import (
 
 // ruleState holds the counts and the candidates of one rule in one shard. Its shard's lock guards it.
 type ruleState struct {
-	compiled      *compiledRule
-	opts          Options
-	second        int64
-	counts        *window.Counter
-	traffic       *traffic  // shared by all shards
-	total         int64     // the total of traffic, or unasked
-	hasLateCounts bool      // counts of earlier seconds have come in this second
-	baseline      *baseline // nil if the rule has no surge
-	clients       *clientSketches
+	compiled *compiledRule
+	opts     Options
+	second   int64
+	counts   *window.Counter
+	traffic  *traffic // shared by all shards
+	total    int64    // the total of traffic, or unasked
+	// judgesBefore is true if the window that ended when this second began is judged, too: when the second begins, because
+	// other keys may have moved the thresholds after the last Tick, and once counts of that window have come in this
+	// second.
+	judgesBefore bool
+	baseline     *baseline // nil if the rule has no surge
+	clients      *clientSketches
 	// withholds reports whether a key must not become hot at any count (see rules.Uses).
 	withholds func(hottype.Key) bool
 
@@ -55,7 +58,7 @@ func (h *ruleState) setRule(r *compiledRule) {
 
 // restartCounts replaces the counts by an empty window. Candidates stay and cool.
 func (h *ruleState) restartCounts(second int64) {
-	h.second, h.hasLateCounts = second, false
+	h.second, h.judgesBefore = second, false
 	h.counts = window.New(window.Config{
 		Window:   h.compiled.window,
 		Lateness: wholeSeconds(h.opts.Lateness),
@@ -89,7 +92,7 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 		if c != nil { // counts have only risen since they were evaluated
 			sum := h.counts.SumOf(c.watch)
 			c.peak = max(c.peak, h.rateOf(sum))
-			if h.hasLateCounts {
+			if h.judgesBefore {
 				before, begin := h.counts.BeforeOf(c.watch), time.Unix(h.second, 0)
 				c.peak = max(c.peak, h.rateOf(before))
 				b := &c.belowSince[byRate]
@@ -104,7 +107,7 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 		}
 	}
 	passed := second - h.second
-	h.second, h.hasLateCounts = second, false
+	h.second, h.judgesBefore = second, h.compiled.hasMovingThresholds()
 	h.counts.Advance(second, h.onExpire())
 	h.clients.advance(second)
 	if h.baseline != nil {
@@ -120,6 +123,7 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 		}
 	}
 	h.recheckCandidates(now)
+	h.judgesBefore = false
 }
 
 // onExpire returns the function that adds counts to the baseline when they leave the window, or nil without baseline.

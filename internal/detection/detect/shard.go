@@ -53,7 +53,7 @@ func (l *shard) add(now time.Time, c *hottype.Count, h *ruleState, hash uint64) 
 	}
 	l.stats.Adds++
 	l.stats.Newest = max(l.stats.Newest, c.Second)
-	h.hasLateCounts = h.hasLateCounts || added.Before > 0
+	h.judgesBefore = h.judgesBefore || added.Before > 0
 	if near := max(added.Sum, added.Before) >= h.compiled.least/sketchFrom; c.Clients != nil ||
 		near && (h.clients.anonymous || c.Origin.N > 0) {
 		h.clients.add(c, near)

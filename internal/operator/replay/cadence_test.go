@@ -65,6 +65,31 @@ func TestRun_FindsKeysHotByShareAndSurge(t *testing.T) {
 	}
 }
 
+// A key that reaches its share after the last tick of a second is hot: where in a second its requests are does not
+// matter.
+func TestRun_JudgesShareAtTheEndOfASecond(t *testing.T) {
+	t.Parallel()
+	set := parse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {share: 0.5, min_rate: 2, "+
+		"window: 1s, cooldown: 5s}, limit: {rate: 1, burst: 1}}]")
+	for _, begin := range []int{100, 500, 800, 930} { // milliseconds
+		log := "1700000000.050\t192.0.2.1\tGET\t/topic?id=z\n"
+		for i := range 4 {
+			log += fmt.Sprintf("1700000002.%03d\t192.0.2.1\tGET\t/topic?id=x%d\n", 10*i+10, i)
+		}
+		for i := range 6 {
+			log += fmt.Sprintf("1700000002.%03d\t192.0.2.%d\tGET\t/topic?id=a\n", begin+10*i, i)
+		}
+		rep, err := replay.Run(context.Background(), replay.Config{Rules: set},
+			text("log", log+"1700000020.000\t192.0.2.1\tGET\t/topic?id=z\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rep.Hot) != 1 || rep.Hot[0].Key != "topic?id=a" {
+			t.Errorf("from %d ms on: %+v", begin, rep.Hot)
+		}
+	}
+}
+
 // ticked returns the spans of a detector that is ticked every 100 ms, from the first event until until. It skips no
 // tick.
 func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []replay.Span) {
