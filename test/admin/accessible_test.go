@@ -117,7 +117,7 @@ func cooling(cfg admin.Config) admin.Config {
 // TestViews_AreAccessibleInBothThemes audits each view in both themes, also on a phone.
 func TestViews_AreAccessibleInBothThemes(t *testing.T) {
 	t.Parallel()
-	ctx := browserFor(t, 5*time.Minute) // seven views, each in four looks
+	ctx := browser(t)
 	srv := serve(t, cooling(config(t)))
 	w := watch(t, ctx, srv.URL)
 	for view, ready := range everyView {

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -24,7 +23,7 @@ const axeRun = `axe.run(document, { resultTypes: ["violations"] }).then((r) => r
 // TestViews_PassAxeAudit shows each view in both themes, and on a phone, to axe-core, which npm brings.
 func TestViews_PassAxeAudit(t *testing.T) {
 	t.Parallel()
-	ctx := browserFor(t, 5*time.Minute) // seven views, each in four looks
+	ctx := browser(t)
 	if _, err := exec.LookPath("npm"); err != nil {
 		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
 			t.Fatalf("%v: apt-get install npm", err)

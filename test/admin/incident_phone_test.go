@@ -16,7 +16,7 @@ import (
 func TestIncident_IsHandledOnPhone(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
-	ctx := browserFor(t, 3*time.Minute)
+	ctx := browser(t)
 	s := serveIncident(t, ", limit: {rate: 5, burst: 5, mode: shadow}")
 	base := "http://" + s.admin
 	w := watch(t, ctx, base)

@@ -104,7 +104,7 @@ func TestIncident_IsHandledByKeyboard(t *testing.T) {
 	t.Parallel()
 	length := incidentLength(t)
 	program.Ours(t) // building them may take longer than a browser waits
-	ctx := browserFor(t, 5*time.Minute+length)
+	ctx := browserFor(t, mostOfTest+length)
 	s := serveIncident(t, "")
 	w := watch(t, ctx, "http://"+s.admin)
 	readers := make([]string, 40)

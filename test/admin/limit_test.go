@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
@@ -100,7 +99,7 @@ func putOverride(t *testing.T, base, body string) {
 // on a phone. The dialog warns of a limit that is above the limit in force or of the rules before it is set.
 func TestLimitDialog_ProposesLimitInForce(t *testing.T) {
 	t.Parallel()
-	ctx := browserFor(t, 4*time.Minute) // two looks, each with five dialogs
+	ctx := browser(t)
 	srv := serve(t, withWindows(t, config(t)))
 	putOverride(t, srv.URL, `{"key": "topic?id=42", "rate": 20, "burst": 25}`)
 	putOverride(t, srv.URL, `{"key": "topic?id=1337", "action": "shadow"}`)

@@ -52,7 +52,7 @@ func TestPictures_AreTakenFromDemo(t *testing.T) {
 		t.Skip("HOTPARAM_PICTURES names no directory for the pictures")
 	}
 	program.Ours(t)
-	ctx := browserFor(t, 20*time.Minute)
+	ctx := browser(t)
 	admin := freeport.Addr(t)
 	began := time.Now()
 	program.Launch(t, "demo", "--duration", "0s", "--admin.listen", admin)

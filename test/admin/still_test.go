@@ -126,7 +126,7 @@ func click(t *testing.T, ctx context.Context) {
 // changes in the list and above it. An entry that has left the list turns grey, and a click on it is refused.
 func TestRows_HoldStillUnderThePointer(t *testing.T) {
 	t.Parallel()
-	ctx := browserFor(t, 3*time.Minute)
+	ctx := browser(t)
 	r := &restless{}
 	srv := serve(t, r.config(t))
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL), says("#hot-more", "1 to 50 of 289"))
@@ -165,7 +165,7 @@ func TestRows_HoldStillUnderThePointer(t *testing.T) {
 // TestRows_HoldStillUnderTheFocus: the row that has the focus keeps its key and its place on the screen.
 func TestRows_HoldStillUnderTheFocus(t *testing.T) {
 	t.Parallel()
-	ctx := browserFor(t, 3*time.Minute)
+	ctx := browser(t)
 	r := &restless{}
 	srv := serve(t, r.config(t))
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL), says("#hot-more", "1 to 50 of 289"))
