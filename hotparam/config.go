@@ -64,8 +64,8 @@ type DenialLog struct {
 	To string
 	// Format is "json" or "logfmt"; "" means JSON.
 	Format string
-	// Rate is the maximum number of lines in a second; 0 means 100, and -1 no maximum. A further line counts the denials
-	// that have none.
+	// Rate is the maximum number of lines in a second; 0 means 100, and -1 no maximum. A further line counts the
+	// denials that have none.
 	Rate int
 }
 

@@ -52,8 +52,8 @@ func TestReportNamesTheClients(t *testing.T) {
 	}
 }
 
-// A report has method, host and redacted path of the sampled requests, so that other rules can be tried on them, without
-// the query. Of a long request only its number is known.
+// A report has method, host and redacted path of the sampled requests, so that other rules can be tried on them. It has
+// no query. Of long requests only the number is known.
 func TestReport_HasRequestsOfSampledClients(t *testing.T) {
 	t.Parallel()
 	b := build(t, `

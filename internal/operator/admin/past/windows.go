@@ -82,9 +82,12 @@ func tryWindows(t *Traffic, now, next *rulesAt) *WindowTrials {
 	before, after := now.ratesByClient(t), next.ratesByClient(t)
 	for _, name := range names {
 		was, is := now.denyByWindows(name, before[name], t), next.denyByWindows(name, after[name], t)
-		a.Rules = append(a.Rules, WindowTrial{Rule: name, Requests: web.Rounded(cmp.Or(is.requests, was.requests)),
-			Clients: cmp.Or(is.clients, was.clients), DeniedBefore: web.Rounded(was.rate), DeniedAfter: web.Rounded(is.rate),
-			ClientsBefore: len(was.denied), ClientsAfter: len(is.denied), Examples: is.examples()})
+		a.Rules = append(a.Rules, WindowTrial{
+			Rule: name, Requests: web.Rounded(cmp.Or(is.requests, was.requests)),
+			Clients:      cmp.Or(is.clients, was.clients),
+			DeniedBefore: web.Rounded(was.rate), DeniedAfter: web.Rounded(is.rate),
+			ClientsBefore: len(was.denied), ClientsAfter: len(is.denied), Examples: is.examples(),
+		})
 	}
 	return a
 }
@@ -108,7 +111,7 @@ func fieldWindows(set *rules.Set) (list []string) {
 	add := func(of string, windows ...*rules.ClientWindow) {
 		for _, w := range windows {
 			if w != nil && w.Field != nil {
-				list = append(list, "a window of "+of+" by "+w.Field.Header+", because samples have the address of a client")
+				list = append(list, "a window of "+of+" by "+w.Field.Header+", because samples have addresses")
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func trialText(w *WindowTrial) string {
 		w.ClientsBefore, w.ClientsAfter, w.Clients, w.Examples)
 }
 
-// Each client is held to the windows of the rules that match its requests. A class has its own windows, and clients that
+// Each client is held to the windows of the rules that match its requests. A class has its own windows. Clients that
 // are exempt, have an override or are hardly sampled are not denied.
 func TestTryWindows_FindsDeniedClients(t *testing.T) {
 	t.Parallel()
@@ -92,7 +92,7 @@ func TestTryWindows_FindsDeniedClients(t *testing.T) {
 	}
 }
 
-// The windows of ip apply to all requests of a client, also those of no known rule; an override of a client with a limit
+// The windows of ip apply to all requests of a client, also those of no known rule. An override that limits a client
 // takes their place, and leaves per_client.
 func TestTryWindows_TriesWindowsOfAllRequests(t *testing.T) {
 	t.Parallel()

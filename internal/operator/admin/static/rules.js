@@ -132,7 +132,7 @@ export class RulesView {
         `${k.after === "uncounted" || k.after === "recounted" ? "not known" : count(k.denied_after)}`)));
       $("push-result").replaceChildren(
         `On ${a.minutes} minutes of history ${count(a.keys.length)} keys change and ${count(a.unchanged)} do not. ` +
-        "Nothing was stored.", el("ul", { class: "lines" }, ...keys), ...windowParts(a.windows));
+        "Nothing was stored. ", el("ul", { class: "lines" }, ...keys), ...windowParts(a.windows));
     } catch (problem) {
       setText($("push-result"), problemText(problem));
     }
