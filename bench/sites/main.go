@@ -19,15 +19,16 @@ func main() {
 	n := flag.Uint64("n", 200, "seeds of each class")
 	verbose := flag.Bool("v", false, "also print each claim that is wrong or missing")
 	least := flag.Float64("least", 0, "fail if a precision or recall is below this")
+	show := flag.Bool("show", false, "also print what learn says of each site")
 	write := flag.String("write", "", "only write the logs of the sites, into this directory")
 	flag.Parse()
-	if err := run(*class, *first, *n, *verbose, *least, *write); err != nil {
+	if err := run(*class, *first, *n, *verbose, *show, *least, *write); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(class string, first, n uint64, verbose bool, least float64, dir string) error {
+func run(class string, first, n uint64, verbose, show bool, least float64, dir string) error {
 	classes := sites.Classes()
 	if class != "" {
 		classes = []string{class}
@@ -36,12 +37,14 @@ func run(class string, first, n uint64, verbose bool, least float64, dir string)
 		return writeLogs(dir, classes, first, n)
 	}
 	report := func(s *sites.Site, score *sites.Score) {
-		for _, e := range score.Errors {
-			fmt.Printf("%s %d: %s\n", s.Class, s.Seed, e)
+		if show {
+			fmt.Printf("%s %d\n%s\n", s.Class, s.Seed, score.Page)
 		}
-	}
-	if !verbose {
-		report = nil
+		for _, e := range score.Errors {
+			if verbose {
+				fmt.Printf("%s %d: %s\n", s.Class, s.Seed, e)
+			}
+		}
 	}
 	t, err := sites.Study(context.Background(), classes, first, n, report)
 	if err != nil {

@@ -88,7 +88,8 @@ func (pl *place) pairOf(i, j int) *candidate {
 
 // measurePeaks counts the peaks of all candidates under the keys that rules write for them. Requests that no candidate
 // counts go to rest.
-func (s *survey) measurePeaks(ctx context.Context, l *learner, all []*candidate, rest *peaks, ignore []string) error {
+func (s *survey) measurePeaks(ctx context.Context, l *learner, all []*candidate, rest *peaks, ignore []string,
+	usual func(*replay.Seen) bool) error {
 	// Each candidate is a rule with continue, so that the other candidates count too, up to the number of keys that one
 	// request may have.
 	for rest != nil || len(all) > 0 {
@@ -110,7 +111,7 @@ func (s *survey) measurePeaks(ctx context.Context, l *learner, all []*candidate,
 		}
 		var sc rules.Scratch
 		_, err = l.read(ctx, func(seen *replay.Seen) {
-			client, second := clientsketch.Hash(seen.Request.Client), seen.At.Unix()
+			client, second, usual := clientsketch.Hash(seen.Request.Client), seen.At.Unix(), usual(seen)
 			matches := set.Match(seen.Request, &sc)
 			path, at, valued := "", (*node)(nil), false
 			for _, m := range matches {
@@ -121,12 +122,12 @@ func (s *survey) measurePeaks(ctx context.Context, l *learner, all []*candidate,
 				switch {
 				case m.Malformed:
 				case c != nil && (at != c.at.node || bytes.IndexByte(m.Key, '?') < 0 || isAsset(path)):
-					c.others.add([]byte(path), client, second)
+					c.others.add([]byte(path), client, second, usual)
 				case c != nil:
-					c.peaks.add(m.Key, client, second)
+					c.peaks.add(m.Key, client, second, usual)
 					valued = true
 				case rest != nil && !valued: // the rule for everything is the last rule
-					rest.add(m.Key, client, second)
+					rest.add(m.Key, client, second, usual)
 				}
 			}
 		})
@@ -151,11 +152,11 @@ const maxPages = 6
 
 // setThreshold chooses the threshold from the measured peaks. It returns false if the pattern of the path matches pages
 // that would be limited with the values: too many of them, or a page that no rule can name.
-func (c *candidate) setThreshold(span time.Duration) bool {
+func (c *candidate) setThreshold(span time.Duration, clients int64) bool {
 	c.keys, c.pages = c.peaks.finishScoring(), c.others.finishScoring()
 	slices.SortFunc(c.pages, func(a, b *measured) int { return cmp.Compare(a.key, b.key) })
 	c.peaks, c.others = nil, nil
-	c.threshold = chooseThreshold(c.keys, c.values, span, c.isFinest())
+	c.threshold = chooseThreshold(c.keys, c.values, span, c.isFinest(), clients)
 	c.pages = slices.DeleteFunc(c.pages, func(m *measured) bool { return 2*m.score[c.index] < float64(c.requests) })
 	return len(c.pages) <= maxPages && !slices.ContainsFunc(c.pages, func(m *measured) bool {
 		segments, ok := segmentsOf(string(m.key))
@@ -164,29 +165,53 @@ func (c *candidate) setThreshold(span time.Duration) bool {
 	})
 }
 
-// bestCandidate returns the best candidate of a path, or nil if no candidate has values that many clients request at a
-// time. Candidates with a gap between viral values and others are preferred, then candidates with more values.
-func bestCandidate(all []*candidate, minClients int) *candidate {
+// bestCandidate returns the best candidate of a path, or nil if no candidate deserves a rule. requests is the number of
+// requests at all paths. Candidates with a gap between viral values and others are preferred, then candidates with more
+// values.
+func bestCandidate(all []*candidate, minClients int, requests int64) *candidate {
 	var best *candidate
 	for _, c := range all {
-		if c.deservesRule(minClients) && (best == nil || isBetterKey(c, best)) {
+		if c.deservesRule(minClients, requests) && (best == nil || isBetterKey(c, best)) {
 			best = c
 		}
 	}
 	return best
 }
 
-// leastClients is the minimum number of clients that must have requested one value within a minute. If clients are not
-// known, because the log has the addresses of a proxy, as many requests are enough.
+// leastClients is the minimum number of clients that must have requested a viral value within a minute. If clients are
+// not known, because the log has the addresses of a proxy, as many requests are enough.
 const leastClients = 10
 
-// leastOfQuiet is the minimum number of values that a parameter must have to be proposed although no value has gone
-// viral: a rule for a few values is not worth its risk.
-const leastOfQuiet = 50
+// A parameter of which no value has gone viral has a rule without a limit if quietShare of the requests are for its
+// path, if people share its values, by quietShared, and if quietUnique of the requests, or fewer, bring a new value.
+const (
+	quietShare   = 0.05
+	quietRepeats = 50
+	quietShared  = 0.1
+	quietUnique  = 0.7
+	leastOfView  = 20 // values of a parameter that is named like a view
+)
 
-func (c *candidate) deservesRule(minClients int) bool {
-	if !c.hasViralValues() && c.values < leastOfQuiet {
-		return false
+// leastClients returns the minimum number of clients of a viral value, or 0 if clients are not known.
+func (p *Proposal) leastClients() int64 {
+	if p.minClients == 0 {
+		return 0
+	}
+	return leastClients
+}
+
+func (c *candidate) deservesRule(minClients int, requests int64) bool {
+	if !c.hasViralValues() {
+		v := c.params[0].values
+		switch {
+		case matchesAny(views, c.params[0].name) && c.values < leastOfView:
+			return false
+		case minClients == 0 && v.uniqueShare() >= leastUnique && float64(v.random) >= majority*float64(v.requests):
+			return false // visits, of people who are not known
+		}
+		return len(c.params) == 1 &&
+			float64(v.requests) >= quietShare*float64(requests) && v.repeats >= quietRepeats &&
+			v.uniqueShare() <= quietUnique && v.isShared(quietShared)
 	}
 	return slices.ContainsFunc(c.keys, func(m *measured) bool {
 		last := len(windows) - 1
@@ -265,11 +290,8 @@ func compareValues(a, b *candidate) int { return cmp.Compare(a.values, b.values)
 // setRestThreshold chooses the threshold of keys without a rule. Files that pages load are not viral.
 func (p *Proposal) setRestThreshold(others []*measured, seen int64) {
 	p.restMost = highestScore(others, 0)
-	isFile := func(m *measured) bool {
-		path, _, _ := strings.Cut(string(m.key), "?")
-		return isAsset(path)
-	}
-	files := slices.DeleteFunc(slices.Clone(others), func(m *measured) bool { return !isFile(m) })
-	p.rest = chooseThreshold(slices.DeleteFunc(others, isFile), float64(seen), p.clock.timeSpan(), false)
+	files := slices.DeleteFunc(slices.Clone(others), func(m *measured) bool { return !m.isFile() })
+	others = slices.DeleteFunc(others, (*measured).isFile)
+	p.rest = chooseThreshold(others, float64(seen), p.clock.timeSpan(), false, p.leastClients())
 	p.rest.raiseAbove(highestScore(files, p.rest.index))
 }

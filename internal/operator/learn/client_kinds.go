@@ -14,7 +14,7 @@ type kind int
 // The kinds of clients. A client that matches no other kind is a person.
 const (
 	person kind = iota
-	// A sharedAddress has many user agents, as that of a company or of a mobile network.
+	// A sharedAddress has many user agents, such as the address of a company or of a mobile network.
 	sharedAddress
 	// A robot behaves like a program, but its user agent does not say so: it loads no assets and sends no Referer.
 	robot
@@ -38,11 +38,12 @@ func (k kind) String() string { return kindNames[k][1] }
 
 // The thresholds that make a client one of a kind.
 const (
-	loopRequests   = 20   // minimum
-	loopShare      = 0.75 // of them for one target; the counters undercount a little
-	scannerRefused = 0.5  // of its requests got a 4xx
-	sharedAgents   = 8    // user agents of one address
-	robotRequests  = 20
+	loopRequests    = 20   // minimum
+	loopShare       = 0.75 // of them for one target; the counters undercount a little
+	scannerRequests = 5
+	scannerRefused  = 0.5 // of its requests got a 4xx
+	sharedAgents    = 8   // user agents of one address
+	robotRequests   = 20
 )
 
 type visitor struct {
@@ -58,8 +59,10 @@ type visitor struct {
 	assets, referer bool
 	bot, monitor    bool
 	self            bool // the client is the site's own server
+	kind            kind // by classifyAll
 
 	first, last    int64 // seconds of its first and last request
+	rhythm         rhythm
 	targets, paths commonest
 }
 
@@ -110,8 +113,9 @@ func (v *visitors) add(s *replay.Seen, asset bool) {
 	}
 	v.last = max(v.last, second)
 	if c.requests == 0 {
-		c.first = second
+		c.first, c.last = second, second
 	}
+	c.rhythm.add(second - c.last)
 	c.last = second
 	v.hosts.add(s, agent, asset)
 	c.requests++
@@ -194,12 +198,24 @@ func (c *commonest) mostFrequent() (hash uint64, n uint32) {
 	return hash, n
 }
 
-// kindOf returns the kind of a client: the first that matches, because a client may match several. A client that is not
-// known (nil), such as one beyond maxClients, is a person.
+// kindOf returns the kind of a client. A client that is not known (nil), such as one beyond maxClients, is a person.
 func (v *visitors) kindOf(c *visitor) kind {
 	if c == nil {
 		return person
 	}
+	return c.kind
+}
+
+// classifyAll sets the kinds of all clients, after the last of their requests.
+func (v *visitors) classifyAll() {
+	v.findSelf()
+	for _, c := range v.all {
+		c.kind = v.classify(c)
+	}
+}
+
+// classify returns the kind of a client: the first that matches, because a client may match several.
+func (v *visitors) classify(c *visitor) kind {
 	_, top := c.targets.mostFrequent()
 	// telling is true if it means something that a client loads no assets and sends no Referer. It means nothing in a
 	// log in which hardly any request has a Referer, or hardly any is for an asset. unlike is true if the client is
@@ -214,7 +230,7 @@ func (v *visitors) kindOf(c *visitor) kind {
 		return probe
 	case c.requests >= loopRequests && float64(top) >= loopShare*n && (!shared || unlike):
 		return loop
-	case c.requests >= 5 && float64(c.refused) >= scannerRefused*n:
+	case c.isRefused():
 		return scanner
 	case shared && !unlike:
 		return sharedAddress
@@ -226,55 +242,16 @@ func (v *visitors) kindOf(c *visitor) kind {
 	return person
 }
 
+func (v *visitor) isRefused() bool {
+	return v.requests >= scannerRequests && float64(v.refused) >= scannerRefused*float64(v.requests)
+}
+
 func (v *visitors) countKinds() (clients [kinds]int64) {
 	for _, c := range v.all {
 		clients[v.kindOf(c)]++
 	}
 	return clients
 }
-
-// proxyReason returns the reason why the addresses of the log do not identify clients, or "" if they do. It leaves out
-// probes and the site's own server, because they are machines on the inside.
-func (v *visitors) proxyReason() string {
-	shared, addresses, private, requests := int64(0), 0, int64(0), v.requests
-	for client, c := range v.all {
-		switch v.kindOf(c) {
-		case probe, self:
-			requests -= c.requests
-			continue
-		case sharedAddress:
-			shared += c.requests
-		}
-		if client.Addr.IsPrivate() || client.Addr.IsLoopback() {
-			private += c.requests
-			addresses++
-		}
-	}
-	known := v.requests - v.unknown - v.dropped
-	switch half := requests / 2; {
-	case v.unknown > half:
-		return "most lines name no client"
-	case known >= fewLines && len(v.all) == 1:
-		return "all lines have one client: the log names a proxy, or it is of one client"
-	case known >= fewLines && float64(len(v.all)) >= ownClients*float64(known):
-		return "nearly every line has a client of its own: another field may have been read for the client"
-	case private > half && addresses < manyInside:
-		return "most requests come from private addresses: the log names a proxy, not its clients"
-	case shared > half:
-		return "most requests come from addresses with many browsers each: the log names a proxy or CDN"
-	}
-	return ""
-}
-
-// In a log of at least fewLines lines, clients are no evidence if ownClients of the lines, as a fraction, or more have
-// a client of their own: hardly any client came twice.
-const (
-	fewLines   = 200
-	ownClients = 0.95
-)
-
-// manyInside is the number of private addresses from which on they are a company's own people, and not its proxies.
-const manyInside = 200
 
 // botWords occur in the user agents of programs. Many programs name their page with a URL.
 var botWords = []string{

@@ -38,6 +38,7 @@ func judged(t *testing.T, from, on []byte) (p *Proposal, hurt, ordinary int64) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	p.visitors.classifyAll()
 	_, h, err := p.replayEnforced(t.Context(), l, l.nextPassConfig(), 1)
 	if err != nil {
 		t.Fatal(err)

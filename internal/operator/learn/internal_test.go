@@ -171,7 +171,7 @@ func TestClassifyParam_ReturnsRole(t *testing.T) {
 		for i := range 1000 {
 			v.add(tt.value(i), uint32(i%50), at)
 		}
-		if got, why := classifyParam(tt.name, false, v); got != tt.want {
+		if got, why := classifyParam(tt.name, false, v, 1000); got != tt.want {
 			t.Errorf("%s=%s: role %d (%s), want %d", tt.name, tt.value(1), got, why, tt.want)
 		}
 	}
@@ -207,10 +207,15 @@ func TestChooseThreshold_LiesInGap(t *testing.T) {
 			400, 400},
 		{"nothing at all", nil, 60, 0, 10, 10},
 		{"the incident itself: steady, but apart from the others", ordinary(key(400, 200, 310, 800, 1500)), 5, 1, 10, 199},
+		{"two peaks of different height", ordinary(key(900, 400, 500, 600, 900), key(300, 100, 150, 200, 300)), 10, 2, 12,
+			149},
+		{"a lower peak shows in a longer window", ordinary(key(900, 400, 500, 600, 900), key(300, 12, 20, 50, 90)), 30, 2,
+			19, 49},
+		{"always wanted, where the others are not", ordinary(key(2160, 9, 12, 16, 130)), 60, 1, 28, 129},
 		{"close to each other, one always requested", ordinary(key(7000, 120, 200, 550, 1100),
 			key(90, 80, 160, 400, 800), key(50, 65, 120, 350, 700)), 10, 3, 11, 119},
 	} {
-		got := chooseThreshold(tt.keys, 1000, 3*time.Hour, true)
+		got := chooseThreshold(tt.keys, 1000, 3*time.Hour, true, 0)
 		if got.window != tt.window || got.viral != tt.viral || got.requests < tt.from || got.requests > tt.until {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
@@ -223,12 +228,12 @@ func TestPeaks_PruneIdleKeysAndScoreLoopsLow(t *testing.T) {
 	c := newPeaks(5)
 	for second := int64(1000); second < 1600; second++ {
 		for range 100 {
-			c.add([]byte("loop"), 1, second)
+			c.add([]byte("loop"), 1, second, false)
 		}
-		c.add(fmt.Appendf(nil, "once%d", second), 2, second)
+		c.add(fmt.Appendf(nil, "once%d", second), 2, second, false)
 		if second < 1010 {
 			for client := range uint32(30) {
-				c.add([]byte("viral"), 10+client, second)
+				c.add([]byte("viral"), 10+client, second, true)
 			}
 		}
 	}
@@ -289,6 +294,7 @@ func TestProposeWindows_AreAboveRatesOfPeople(t *testing.T) {
 		visit(fmt.Sprintf("192.0.%d.%d", i/250, i%250), 1+i%24, "")
 	}
 	visit("198.51.100.1", 500, "/page/1")
+	v.classifyAll()
 	p := v.proposeWindows("", "")
 	if p.none != "" || p.top1s != 24 || p.fixed != 40 || p.sliding != 60 || p.above != 0 || p.loops != 1 ||
 		p.stopped != 1 {
@@ -320,6 +326,7 @@ func TestVisitorsKindOf_ClassifiesClients(t *testing.T) {
 	visit("bot", 40, func(i int, s *replay.Seen, h *accesslog.Header) { h.UserAgent = "SomeBot/1.0" })
 	visit("robot", 40, func(i int, s *replay.Seen, h *accesslog.Header) { h.Referer = "" })
 	visit("shared", 40, func(i int, s *replay.Seen, h *accesslog.Header) { h.UserAgent = fmt.Sprint("Mozilla/", i%9) })
+	v.classifyAll()
 	for client, want := range map[string]kind{
 		"person": person, "loop": loop, "scanner": scanner, "bot": bot, "robot": robot, "shared": sharedAddress,
 	} {

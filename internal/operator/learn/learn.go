@@ -55,6 +55,7 @@ type Proposal struct {
 	ignored    []ignored // parameters that are noise at every path
 	rest       threshold // of keys without a rule
 	restMost   float64   // the highest score of such a key, in windows[0]
+	wanted     []string  // the keys that most clients request, with their shares
 	clients    map[hottype.Client]*described
 	cut        error // why a log could not be read to its end
 	perIP      perIP
@@ -88,16 +89,12 @@ func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 		return nil, err
 	}
 	p.cut = l.cut
-	p.visitors.findSelf()
+	p.visitors.classifyAll()
 	p.clients = p.visitors.busiestClients()
-	p.proxied, p.squeezed = p.visitors.proxyReason(), p.clock.faultReason()
-	if p.proxied == "" {
-		p.minClients = usualMinClients
-	}
+	p.squeezed = p.clock.faultReason()
 	if err := p.learnRules(ctx, l, paths); err != nil {
 		return nil, err
 	}
-	p.perIP = p.visitors.proposeWindows(p.proxied, p.squeezed)
 	p.Outcome, err = p.tryOut(ctx, l)
 	return p, err
 }
@@ -144,8 +141,7 @@ func (l *learner) nextPassConfig() replay.Config {
 func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) error {
 	// The requests of loops, scanners and probes and of the site itself do not show which pages exist.
 	usual := func(s *replay.Seen) bool {
-		k := p.visitors.kindOf(p.visitors.all[s.Request.Client])
-		return k != scanner && k != loop && k != probe && k != self
+		return !isMachine(p.visitors.kindOf(p.visitors.all[s.Request.Client]))
 	}
 	p.survey = newSurvey(paths, max(50, p.Read.Requests/200))
 	_, err := l.read(ctx, func(s *replay.Seen) {
@@ -157,10 +153,13 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 	if err != nil {
 		return err
 	}
-	p.survey.classifyAll()
+	p.survey.classifyAll(p.clock.timeSpan())
+	if p.proxied = p.visitors.proxyReason(p.survey); p.proxied == "" {
+		p.minClients = usualMinClients
+	}
 	p.ignored = p.survey.findNoise(paths)
 	all, rest := p.survey.selectCandidates(p.minClients), newPeaks(p.minClients)
-	if err := p.survey.measurePeaks(ctx, l, all, rest, globsOf(p.ignored)); err != nil {
+	if err := p.survey.measurePeaks(ctx, l, all, rest, globsOf(p.ignored), usual); err != nil {
 		return err
 	}
 	others := rest.finishScoring()
@@ -169,20 +168,22 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 	for _, c := range all {
 		p.dropped += c.peaks.dropped + c.others.dropped
 		byPlace[c.at] = append(byPlace[c.at], c)
-		fit[c] = c.setThreshold(p.clock.timeSpan()) && p.squeezed == ""
+		fit[c] = c.setThreshold(p.clock.timeSpan(), p.leastClients()) && p.squeezed == ""
 	}
 	for _, pl := range p.survey.places {
 		here := byPlace[pl]
 		own := slices.DeleteFunc(slices.Clone(here), func(c *candidate) bool { return !fit[c] })
-		if c := bestCandidate(own, p.minClients); c != nil {
+		if c := bestCandidate(own, p.minClients, p.survey.requests); c != nil {
 			p.rules = append(p.rules, &proposed{candidate: c})
 		} else if len(here) > 0 { // the catch-all has its values
 			others = append(others, slices.MaxFunc(here, compareValues).keys...)
 		}
 	}
-	p.setRestThreshold(others, rest.seen)
 	p.nameRules()
-	return nil
+	p.perIP = p.visitors.proposeWindows(p.proxied, p.squeezed)
+	err = p.listWanted(others)
+	p.setRestThreshold(others, rest.seen)
+	return err
 }
 
 // nameRules keeps the rules of the busiest paths, puts the narrow rules before the wide ones, and names them after

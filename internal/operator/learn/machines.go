@@ -21,19 +21,55 @@ var monitorWords = []string{
 // A probe requests one page, during most of the log, always at the same rate.
 const (
 	probeRequests = 30
+	probeSeconds  = 30
 	probeShare    = 0.9
-	probeSteady   = 2.0 // the busiest minute, as a multiple of the mean
+	probeSteady   = 2.0 // the busiest minute of a monitor, as a multiple of the mean
+	maxDispersion = 0.4 // of the requests of other probes; it is 1 for requests at random times
 )
 
-// isProbe reports whether a client is the probe of a balancer or a monitor. Its agent alone is no evidence, because any
-// client can send it.
+// isProbe reports whether a client is the probe of a balancer or a monitor. Its agent alone does not
+// show it, because any client can send it, and many probes have the agent of an ordinary tool or an empty agent: their
+// interval is steady, and their page has no parameters and no Referer.
 func (v *visitors) isProbe(c *visitor) bool {
-	if !c.monitor || c.requests < probeRequests || 2*(c.last-c.first) < v.last-v.first {
+	path, top := c.paths.mostFrequent()
+	if c.requests < probeRequests || c.last-c.first < probeSeconds || 2*(c.last-c.first) < v.last-v.first ||
+		float64(top) < probeShare*float64(c.requests) {
 		return false
 	}
-	mean := 60 * float64(c.requests) / float64(max(c.last-c.first, 60))
-	_, top := c.paths.mostFrequent()
-	return float64(top) >= probeShare*float64(c.requests) && float64(c.peak60s) <= probeSteady*mean+10
+	if c.monitor {
+		mean := 60 * float64(c.requests) / float64(max(c.last-c.first, 60))
+		return float64(c.peak60s) <= probeSteady*mean+10
+	}
+	target, _ := c.targets.mostFrequent()
+	return target == path && !c.referer && c.rhythm.dispersion(c.requests, c.last-c.first) <= maxDispersion
+}
+
+// rhythm measures how regular the requests of a client are, with times in seconds.
+type rhythm struct {
+	gapSquares   int64 // sum of the squares of the times between two requests
+	countSquares int64 // sum of the squares of the requests of each second
+	inSecond     int64 // requests of the current second
+}
+
+// add records a request that comes gap seconds after the last one.
+func (r *rhythm) add(gap int64) {
+	if gap > 0 {
+		r.inSecond = 0
+	}
+	r.gapSquares += gap * gap
+	r.countSquares += 2*r.inSecond + 1
+	r.inSecond++
+}
+
+// dispersion returns the variance of n requests within a time, relative to the variance of requests at random: of the
+// requests of each second if a second has one or more, or of the times between them.
+func (r *rhythm) dispersion(n, seconds int64) float64 {
+	mean := float64(n) / float64(seconds+1)
+	if mean >= 1 {
+		return float64(r.countSquares)/float64(seconds+1)/mean - mean
+	}
+	gap := float64(seconds) / float64(max(n-1, 1))
+	return float64(r.gapSquares)/float64(max(n-1, 1))/(gap*gap) - 1
 }
 
 // hosts finds the names of the site, by the Referer of its assets, and the clients that name one of them as their own
@@ -116,7 +152,7 @@ func (v *visitors) findSelf() {
 	for client, c := range v.all {
 		_, top := c.paths.mostFrequent()
 		calls := own[client] >= probeRequests && float64(top) >= selfShare*float64(c.requests)
-		c.self = calls || public && client.Addr.IsLoopback()
+		c.self = calls || public && client.Addr.IsLoopback() && !c.isRefused()
 	}
 	v.hosts = newHosts()
 }

@@ -1,8 +1,10 @@
 package learn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -26,8 +28,16 @@ type Outcome struct {
 	// Usual is the number of requests by clients that are no loops or scanners. Windows of clients would have denied
 	// UsualByIP of them.
 	Usual, UsualByIP int64
+	// Hardest lists the clients with the most denied requests, if more than a tenth of all requests would be denied.
+	Hardest []DeniedClient
 	// DeniedHarder is the number of requests that half the limits of hot keys would have denied.
 	DeniedHarder int64
+}
+
+// DeniedClient is a client with the number of its requests that would be denied.
+type DeniedClient struct {
+	Client hottype.Client
+	Denied int64
 }
 
 func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
@@ -40,14 +50,16 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 		}
 	}
 	whole, half, hurt, err := p.wholeAndHalf(ctx, l)
-	for err == nil && p.perIP.none == "" && usualDenied*hurt.usual > o.Usual {
-		p.perIP.widenWindows(p.visitors)
+	if err == nil && p.perIP.widen(p.visitors, usualDenied*hurt.fixed > o.Usual, usualDenied*hurt.sliding > o.Usual) {
 		whole, half, hurt, err = p.wholeAndHalf(ctx, l)
 	}
 	if err != nil {
 		return o, err
 	}
-	o.UsualByIP = hurt.usual
+	o.UsualByIP = hurt.fixed + hurt.sliding
+	if denied := int64(whole.Denied.Total()); 10*denied > whole.Requests {
+		o.Hardest = hurt.hardest
+	}
 	o.Replay, o.Hurt, o.HurtByIP, o.Stopped = whole, hurt.ordinary, hurt.byIP, hurt.stopped
 	o.Hot, o.Loops = countKeys(whole.Hot), countKeys(whole.Loops)
 	if half != nil {
@@ -56,15 +68,25 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	return o, nil
 }
 
-// usualDenied bounds the requests of clients that are no loops or scanners that windows may deny: one in usualDenied.
+// usualDenied is the number of requests of clients that are no loops or scanners of which a window should deny one or
+// none.
 const usualDenied = 1000
 
-// deniedClients counts clients that were denied a request, and the requests that windows denied to clients that are no
-// loops or scanners.
-type deniedClients struct{ ordinary, byIP, stopped, usual int64 }
+// deniedClients counts clients that were denied a request, and the requests that each window denied to clients that are
+// no loops or scanners. hardest are the clients with the most denied requests.
+type deniedClients struct {
+	ordinary, byIP, stopped int64
+	fixed, sliding          int64
+	hardest                 []DeniedClient
+}
+
+// hasLimits reports whether a proposed rule has a limit.
+func (p *Proposal) hasLimits() bool {
+	return slices.ContainsFunc(p.rules, func(r *proposed) bool { return r.hasViralValues() })
+}
 
 // wholeAndHalf replays the log with the limits as proposed and, beside it, with half the limits of hot keys. half is
-// nil if no rules are proposed.
+// nil if no limits are proposed.
 func (p *Proposal) wholeAndHalf(ctx context.Context, l *learner) (whole, half *replay.Report, hurt deniedClients,
 	err error) {
 	group, ctx := errgroup.WithContext(ctx)
@@ -73,7 +95,7 @@ func (p *Proposal) wholeAndHalf(ctx context.Context, l *learner) (whole, half *r
 		whole, hurt, err = p.replayEnforced(ctx, l, cfg, 1)
 		return err
 	})
-	if len(p.rules) > 0 {
+	if p.hasLimits() {
 		beside := cfg
 		beside.Progress = nil
 		group.Go(func() (err error) {
@@ -85,42 +107,65 @@ func (p *Proposal) wholeAndHalf(ctx context.Context, l *learner) (whole, half *r
 	return whole, half, hurt, err
 }
 
+func (p *Proposal) parseConfig(m mode, divide int64) (*rules.Set, error) {
+	set, err := rules.Parse("proposal", []byte(p.formatConfig(m, divide)))
+	if err != nil {
+		return nil, fmt.Errorf("learn: the proposal is not a configuration, which is a mistake of this program: %w", err)
+	}
+	return set, nil
+}
+
 func (p *Proposal) replayEnforced(ctx context.Context, l *learner, cfg replay.Config, divide int64) (*replay.Report,
 	deniedClients, error) {
 	var h deniedClients
-	set, err := rules.Parse("proposal", []byte(p.formatConfig(enforce, divide)))
+	set, err := p.parseConfig(enforce, divide)
 	if err != nil {
-		return nil, h, fmt.Errorf("learn: the proposal is not a configuration, which is a mistake of this program: %w",
-			err)
+		return nil, h, err
 	}
 	sources, err := l.logs()
 	if err != nil {
 		return nil, h, err
 	}
-	// deniedByIP holds each client that was denied a request, and the number of its requests that windows denied.
-	deniedByIP := map[hottype.Client]int64{}
+	type denials struct{ all, fixed, sliding int64 }
+	deniedOf := map[hottype.Client]*denials{}
 	cfg.Rules = set
 	cfg.Verdict = func(s *replay.Seen, v *hottype.Verdict) {
 		if v.Allowed {
 			return
 		}
-		deniedByIP[s.Request.Client] += oneIf(v.Reason.Info().OfClient)
+		d := deniedOf[s.Request.Client]
+		if d == nil {
+			d = &denials{}
+			deniedOf[s.Request.Client] = d
+		}
+		d.all++
+		d.fixed += oneIf(v.Reason == hottype.ReasonIPFixed)
+		d.sliding += oneIf(v.Reason == hottype.ReasonIPSliding)
 	}
 	rep, err := replay.Run(ctx, cfg, sources...)
 	if err != nil && (p.cut == nil || ctx.Err() != nil) {
 		return nil, h, fmt.Errorf("learn: %w", err)
 	}
-	for c, n := range deniedByIP {
-		switch k := p.visitors.kindOf(p.visitors.all[c]); {
-		case isOrdinary(k):
-			h.ordinary++
-			h.byIP += oneIf(n > 0)
-			h.usual += n
-		case k == loop || k == scanner:
+	for c, n := range deniedOf {
+		h.hardest = append(h.hardest, DeniedClient{c, n.all})
+		k := p.visitors.kindOf(p.visitors.all[c])
+		if k == loop || k == scanner {
 			h.stopped++
-		default:
-			h.usual += n
+			continue
+		}
+		h.fixed += n.fixed
+		h.sliding += n.sliding
+		if isOrdinary(k) {
+			h.ordinary++
+			h.byIP += oneIf(n.fixed+n.sliding > 0)
 		}
 	}
+	slices.SortFunc(h.hardest, func(a, b DeniedClient) int {
+		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Client.String(), b.Client.String()))
+	})
+	h.hardest = h.hardest[:min(len(h.hardest), maxHardest)]
 	return rep, h, nil
 }
+
+// maxHardest is the number of clients that are named if many requests would be denied.
+const maxHardest = 3

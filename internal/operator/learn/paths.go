@@ -106,13 +106,14 @@ func (p *paths) countName(n *node, name string) {
 // branches.
 func (n *node) foldChildren() {
 	var leaves, branches []string
+	common := n.commonNames()
 	for _, name := range slices.Sorted(maps.Keys(n.literal)) {
 		c := n.literal[name]
 		switch {
 		case name == end:
 		case len(c.literal) > 0 || c.wild != nil:
 			branches = append(branches, name)
-		case !c.hasQuery() && !isFile(name):
+		case !c.hasOwnParam(common) && !isFile(name):
 			leaves = append(leaves, name)
 		}
 	}
@@ -135,14 +136,34 @@ func (n *node) foldChildren() {
 	}
 }
 
-// hasQuery reports whether at least half of the requests that end here have the same parameter.
-func (n *node) hasQuery() bool {
-	for _, times := range n.names {
-		if 2*times >= n.ends {
+// hasOwnParam reports whether at least half of the requests that end here have the same parameter, and it is not
+// common.
+func (n *node) hasOwnParam(common map[string]bool) bool {
+	for name, times := range n.names {
+		if 2*times >= n.ends && !common[name] {
 			return true
 		}
 	}
 	return false
+}
+
+// commonShare is the share of the leaves from which on a parameter that occurs at them does not distinguish pages.
+const commonShare = 0.2
+
+// commonNames returns the parameters that many children have, such as trackers.
+func (n *node) commonNames() map[string]bool {
+	times, leaves := map[string]int{}, 0
+	for _, c := range n.literal {
+		leaves += int(oneIf(c.ends > 0))
+		for name := range c.names {
+			times[name]++
+		}
+	}
+	common := map[string]bool{}
+	for name, n := range times {
+		common[name] = n >= manyLeaves/2 && float64(n) >= commonShare*float64(leaves)
+	}
+	return common
 }
 
 func (n *node) mergeIntoWildcard(names []string) {

@@ -16,6 +16,7 @@ type measured struct {
 	asked [len(windows)]int64   // requests in that window
 	who   [len(windows)]int64   // different clients in that window
 	total int64
+	usual int64 // requests by clients other than machines
 }
 
 type burst struct {
@@ -44,13 +45,21 @@ type peaks struct {
 	now        int64
 	counts     int   // bursts that are held
 	seen       int64 // number of keys; a key that was deleted in between counts again
+	usual      int64 // requests by clients other than machines
 	dropped    int64 // requests for keys that did not fit
 	perClient  map[uint32]int64
 	weights    []int64
 }
 
-// leastScore is the lowest score of a key that finishScoring returns.
+// leastScore is the lowest score of a key that finishScoring returns, unless the key has a wantedShare of the requests.
 const leastScore = 3
+
+// A key is wanted most if it has wantedShare of the requests. Keys with keptShare of the requests so far are not
+// deleted, because they may become wanted.
+const (
+	wantedShare = 0.1
+	keptShare   = 0.001
+)
 
 func newPeaks(minClients int) *peaks {
 	return &peaks{
@@ -59,8 +68,8 @@ func newPeaks(minClients int) *peaks {
 	}
 }
 
-// add records one request. Seconds come in order.
-func (p *peaks) add(key []byte, client uint32, second int64) {
+// add records one request. Seconds come in order. usual is false if the client is a machine.
+func (p *peaks) add(key []byte, client uint32, second int64, usual bool) {
 	if second != p.now {
 		p.advance(second)
 	}
@@ -75,6 +84,10 @@ func (p *peaks) add(key []byte, client uint32, second int64) {
 		p.seen++
 	}
 	k.total++
+	if usual {
+		k.usual++
+		p.usual++
+	}
 	last := len(k.bursts) - 1
 	if last < 0 || k.bursts[last].second != second {
 		p.active = append(p.active, k)
@@ -106,7 +119,7 @@ func (p *peaks) pruneIdleKeys(second int64) {
 			p.expire(k, second)
 			if len(k.bursts) == 0 {
 				k.bursts = nil
-				if k.bestScore() < p.least {
+				if k.bestScore() < p.least && float64(k.usual) < keptShare*float64(p.usual) {
 					delete(p.keys, key)
 				}
 			}
@@ -173,12 +186,17 @@ func (p *peaks) scoreOf(bursts []burst) float64 {
 	return best
 }
 
-// finishScoring ends the last second and returns the keys whose score reaches leastScore.
+// isWanted reports whether a key has a wantedShare of the requests by clients other than machines.
+func (m *measured) isWanted(requests int64) bool {
+	return m.usual >= leastClients && float64(m.usual) >= wantedShare*float64(requests)
+}
+
+// finishScoring ends the last second and returns the keys whose score reaches leastScore, and the wanted keys.
 func (p *peaks) finishScoring() []*measured {
 	p.advance(p.now + 1)
 	var all []*measured
 	for _, k := range p.keys {
-		if k.bestScore() >= leastScore {
+		if k.bestScore() >= leastScore || k.isWanted(p.usual/4) { // p.usual may include files
 			all = append(all, &k.measured)
 		}
 	}

@@ -53,14 +53,17 @@ var views = newGlobs(
 
 const leastValues = 5
 
+// flatShare is a share of a parameter's requests. If no value has as many, no value is popular.
+const flatShare = 0.005
+
 // majority is the share of a parameter's requests from which on their sort of values is the sort of the parameter.
 const majority = 0.8
 
 // classifyParam returns the role of a parameter, and the reason. Uniqueness alone does not decide: searches are as
 // unique as cache-busters, but people share their words. A value of the path is never noise, because it names the page.
-func classifyParam(name string, inPath bool, v *values) (role, string) {
+func classifyParam(name string, inPath bool, v *values, seconds int64) (role, string) {
 	n := float64(max(v.requests, 1))
-	unique := v.uniqueShare()
+	unique := min(1, v.uniqueShare())
 	random := v.requests >= 20 && float64(v.random) >= majority*n
 	switch {
 	case inPath:
@@ -68,13 +71,18 @@ func classifyParam(name string, inPath bool, v *values) (role, string) {
 		return noise, "a tracking parameter by its name"
 	case float64(v.clocks) >= majority*n:
 		return noise, "its values are the time of the request"
-	case float64(v.fractions) >= majority*n:
-		return noise, "its values are random fractions"
+	case float64(v.decimals) >= majority*n && v.distinct.count() >= leastValues:
+		return noise, "its values have decimals, as measures and random numbers do"
+	case v.isMeasure():
+		return noise, "a measure: its values begin near 0, and the greater the rarer they are"
+	case v.isOfOneVisit(seconds):
+		return noise, "each value is requested within a short while and never again"
 	case matchesAny(secrets, name) && (v.repeats >= 10 && v.otherClientShare() < 0.2 || unique >= 0.5 && random):
 		return noise, "by its name and its values it belongs to one client or one request"
-	case v.requests >= 50 && unique >= 0.9 && random:
-		return noise, fmt.Sprintf("%.0f %% of its requests bring a new value, which no person typed", min(100, 100*unique))
-	case v.repeats >= 50 && v.otherClientShare() < 0.1 && v.distinct.count() >= 20:
+	case v.requests >= 50 && unique >= leastUnique && v.topShare() < flatShare && random,
+		v.requests >= 50 && unique >= 0.9 && v.isNumeric():
+		return noise, fmt.Sprintf("%.0f %% of its requests bring a new value, which no person typed", 100*unique)
+	case v.repeats >= 50 && !v.isShared(0.1) && v.distinct.count() >= 20:
 		return noise, fmt.Sprintf("each value belongs to one client: the next request is another's in %.0f %%",
 			100*v.otherClientShare())
 	}
@@ -82,7 +90,7 @@ func classifyParam(name string, inPath bool, v *values) (role, string) {
 	case v.topShare() >= 0.98:
 		return constant, "nearly always the same value"
 	case v.requests >= 50 && unique >= 0.9:
-		return text, fmt.Sprintf("%.0f %% of its requests bring a new value", min(100, 100*unique))
+		return text, fmt.Sprintf("%.0f %% of its requests bring a new value", 100*unique)
 	case v.distinct.count() < leastValues:
 		return setting, fmt.Sprintf("only %.0f values", v.distinct.count())
 	}

@@ -33,6 +33,8 @@ type survey struct {
 	places []*place
 	byNode map[*node]*place
 	hashes []uint64 // of the values of one request, or 0 if a parameter is absent
+	// requests is the number of requests for pages by clients other than machines.
+	requests int64
 }
 
 // maxPaired is the number of parameters of a path, the most frequent ones, that are also counted in pairs.
@@ -71,6 +73,7 @@ func newSurvey(p *paths, leastRequests int64) *survey {
 }
 
 func (s *survey) add(seen *replay.Seen) {
+	s.requests++
 	target, query := seen.Request.SplitTarget()
 	segments, ok := segmentsOf(target)
 	if !ok {
@@ -119,10 +122,10 @@ func (pl *place) countPair(i, j int, hashes []uint64) {
 	d.add(canon.Mix(hashes[i]*31 + hashes[j]))
 }
 
-func (s *survey) classifyAll() {
+func (s *survey) classifyAll(span time.Duration) {
 	for _, pl := range s.places {
 		for _, p := range pl.params {
-			p.role, p.why = classifyParam(p.name, p.segment >= 0, p.values)
+			p.role, p.why = classifyParam(p.name, p.segment >= 0, p.values, int64(span.Seconds()))
 		}
 		for i := range pl.params {
 			pl.markDependentNoise(i)

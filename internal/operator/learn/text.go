@@ -63,7 +63,16 @@ func (o *Outcome) summaryLines(p *Proposal) []string {
 		"%s of %s requests would have been denied (%.2f %%), %s of them by windows per client.",
 		formatCount(int64(o.Hot), "key", "keys"), o.Loops, replay.Grouped(denied), replay.Grouped(r.Requests),
 		100*float64(denied)/float64(max(r.Requests, 1)), replay.Grouped(int64(r.Denied.OfClient())))}
-	if len(p.rules) > 0 {
+	if len(o.Hardest) > 0 {
+		var list []string
+		for _, d := range o.Hardest {
+			list = append(list, fmt.Sprintf("%s (%s requests)", replay.Fit(replay.Printable(d.Client.String()), 40),
+				replay.Grouped(d.Denied)))
+		}
+		all = append(all, "That is more than a tenth of all requests. Most of them are by "+strings.Join(list, ", ")+
+			": check who that is before you enforce anything.")
+	}
+	if p.hasLimits() {
 		all = append(all, fmt.Sprintf("With half the limits of hot keys: %s would have been denied.",
 			formatCount(o.DeniedHarder, "request", "requests")))
 	}
@@ -73,7 +82,14 @@ func (o *Outcome) summaryLines(p *Proposal) []string {
 		formatCount(o.Stopped, "loop or scanner", "loops and scanners"), replay.Grouped(o.Usual),
 		replay.Grouped(o.UsualByIP)))
 	if list := formatKeys(r.Hot); list != "" {
-		all = append(all, "Hot, by many clients: "+list+".")
+		by := ", by many clients"
+		if p.proxied != "" {
+			by = ""
+		}
+		all = append(all, "Hot"+by+": "+list+".")
+	}
+	if len(p.wanted) > 0 {
+		all = append(all, "Wanted most: "+strings.Join(p.wanted, ", ")+".")
 	}
 	hot := map[hottype.Key]bool{}
 	for _, s := range r.Hot {

@@ -14,6 +14,7 @@ const (
 	leastThreshold  = 10  // requests in the window; lower counts are mostly chance
 	usefulThreshold = 30  // from here on a shorter window is better than a higher threshold
 	leastGap        = 1.5 // ratio between the lowest viral score and the next
+	strongGap       = 2.5 // of gaps with this ratio or a higher one the lowest is taken: there may be several peaks
 	maxViral        = 50
 )
 
@@ -51,16 +52,26 @@ const leastMargin = 1.25
 func isSteady(m *measured, index int, span time.Duration) bool {
 	mean := float64(m.total) * float64(windows[index]) / max(span.Seconds(), float64(windows[index]))
 	peak := m.score[index]
-	return peak < 1.8*mean || peak < mean+5*math.Sqrt(mean)+leastThreshold && mean >= 1
+	return peak < 1.8*mean || peak < mean+8*math.Sqrt(mean)+leastThreshold && mean >= 1
 }
 
-// chooseThreshold returns the threshold of a candidate with the given number of different values, in the shortest
-// window in which the numbers are large enough. apart is true if the keys are values of one parameter, of which one can
-// stand apart from the others.
-func chooseThreshold(keys []*measured, values float64, span time.Duration, apart bool) threshold {
+// chooseThreshold returns the threshold of a candidate with the given number of different values, in the window in
+// which the most values stand out by a strong gap, or else in the shortest window in which the numbers are large
+// enough. apart is true if the keys are values of one parameter, of which one can stand apart from the others. A viral
+// value has at least the given number of clients in the window.
+func chooseThreshold(keys []*measured, values float64, span time.Duration, apart bool, clients int64) threshold {
 	var best threshold
 	for i := range windows {
-		t := thresholdInWindow(keys, i, values, span, apart)
+		t := thresholdInWindow(keys, i, values, span, apart, clients)
+		if t.ratio >= strongGap && t.requests >= usefulThreshold && t.viral > best.viral {
+			best = t
+		}
+	}
+	if best.hasViralValues() {
+		return best
+	}
+	for i := range windows {
+		t := thresholdInWindow(keys, i, values, span, apart, clients)
 		switch {
 		case t.hasViralValues() && t.requests >= usefulThreshold:
 			return t
@@ -72,16 +83,18 @@ func chooseThreshold(keys []*measured, values float64, span time.Duration, apart
 		return best
 	}
 	for i := range windows {
-		if best = thresholdInWindow(keys, i, values, span, apart); best.requests >= usefulThreshold {
+		if best = thresholdInWindow(keys, i, values, span, apart, clients); best.requests >= usefulThreshold {
 			break
 		}
 	}
 	return best
 }
 
-// thresholdInWindow finds the widest gap between the scores of the highest keys. Steady keys do not make a gap unless
-// they are dominant, and do not end the search. Without a gap the threshold is well above all scores of the log.
-func thresholdInWindow(keys []*measured, index int, values float64, span time.Duration, apart bool) threshold {
+// thresholdInWindow finds the widest gap, or the lowest strong gap, between the scores of the highest keys. Steady keys
+// do not make a gap unless they are dominant, and do not end the search. Without a gap the threshold is well above all
+// scores of the log.
+func thresholdInWindow(keys []*measured, index int, values float64, span time.Duration, apart bool,
+	clients int64) threshold {
 	t := threshold{window: windows[index], index: index}
 	slices.SortFunc(keys, func(a, b *measured) int {
 		return cmp.Or(cmp.Compare(b.score[index], a.score[index]), cmp.Compare(a.key, b.key))
@@ -92,7 +105,7 @@ func thresholdInWindow(keys []*measured, index int, values float64, span time.Du
 		}
 		return leastScore - 1 // keys that were not kept have lower scores
 	}
-	t.ratio = leastGap
+	want := leastGap
 	limit := min(maxViral, max(3, int(values/20)), len(keys))
 	total, steady, dominant := int64(0), 0, 0
 	for _, m := range keys {
@@ -106,12 +119,12 @@ func thresholdInWindow(keys []*measured, index int, values float64, span time.Du
 		ratio := score(i) / max(score(i+1), chance)
 		bursts := i + 1 - steady
 		switch {
-		case ratio < t.ratio || score(i) < leastMargin*leastThreshold:
+		case ratio < want || score(i) < leastMargin*leastThreshold || keys[i].who[index] < clients:
 		case bursts > 0 && steady-dominant > bursts*int(oneIf(apart)): // popular values, which are always requested
 		case bursts == 0 && (dominant < steady || dominant > maxDominant):
-		case bursts == 0 && (ratio < dominantGap || score(i) < usefulThreshold):
+		case bursts == 0 && score(i) < dominantGap*max(score(i+1), leastScore):
 		default:
-			t.viral, t.ratio = i+1, ratio
+			t.viral, t.ratio, want = i+1, ratio, min(ratio, strongGap)
 		}
 	}
 	first := func(from, n int) (list []float64) {
@@ -181,100 +194,6 @@ func roundBetween(x, low, high float64) int64 {
 func roundUp(x float64) int64 {
 	step := max(1, math.Pow(10, math.Floor(math.Log10(max(x, 1))))/2)
 	return int64(math.Ceil(x/step) * step)
-}
-
-// The bounds of learning per-IP windows.
-const (
-	leastOrdinary  = 200
-	quantileNeeds  = 5000 // clients; with fewer a quantile of 99.9 % is meaningless
-	personFactor   = 1.5
-	least1s        = 10
-	least60s       = 60
-	quantilePeople = 0.999
-)
-
-// perIP holds the proposed per-IP windows, and the reasons for them.
-type perIP struct {
-	none     string // why no windows are proposed, or ""
-	ordinary int    // number of clients that they were learned from
-	of       string // "99.9 % of them are" or "all of them are"
-	top1s    int64  // the highest rate of these clients, requests a second
-	top60s   int64  // the highest rate of these clients, requests a minute
-	fixed    int64  // requests a second
-	sliding  int64  // requests a minute
-	above    int    // number of ordinary clients that were above a window
-	guess    string // why the windows are a guess, or "" if they are not
-	widened  bool
-	loops    int // number of loops and scanners
-	stopped  int // number of loops and scanners above a window
-}
-
-// isOrdinary reports whether limits must not deny a client's requests: a person, or an address that many people share.
-func isOrdinary(k kind) bool { return k == person || k == sharedAddress }
-
-func (v *visitors) proposeWindows(proxied, clock string) perIP {
-	var second, minute []int64
-	ofOrdinary := int64(0)
-	for _, c := range v.all {
-		if isOrdinary(v.kindOf(c)) {
-			ofOrdinary += c.requests
-			second, minute = append(second, int64(c.peak1s)), append(minute, int64(c.peak60s))
-		}
-	}
-	p := perIP{ordinary: len(second)}
-	switch {
-	case proxied != "":
-		p.none = proxied
-	case clock != "":
-		p.none = clock
-	case len(second) < leastOrdinary:
-		p.none = fmt.Sprintf("the log has %d ordinary clients; %d are needed to describe the behaviour of people",
-			len(second), leastOrdinary)
-	}
-	if p.none != "" {
-		return p
-	}
-	at := len(second) - 1
-	p.of = "all of them"
-	if len(second) >= quantileNeeds {
-		at, p.of = int(quantilePeople*float64(at)), "99.9 % of them"
-	}
-	switch {
-	case v.agents*20 < v.requests:
-		p.guess = "the log names no user agents, so robots count as people"
-	case 10*ofOrdinary < v.requests:
-		p.guess = "nine of ten requests are by robots"
-	}
-	slices.Sort(second)
-	slices.Sort(minute)
-	p.top1s, p.top60s = second[at], minute[at]
-	p.fixed = max(least1s, roundUp(personFactor*float64(p.top1s)))
-	p.sliding = max(least60s, roundUp(personFactor*float64(p.top60s)))
-	p.countAbove(v)
-	return p
-}
-
-// widenWindows raises the windows by half. It is called if they deny too many requests of clients that are no loops.
-func (p *perIP) widenWindows(v *visitors) {
-	p.fixed, p.sliding = roundUp(personFactor*float64(p.fixed)), roundUp(personFactor*float64(p.sliding))
-	p.widened = true
-	p.countAbove(v)
-}
-
-func (p *perIP) countAbove(v *visitors) {
-	p.above, p.loops, p.stopped = 0, 0, 0
-	for _, c := range v.all {
-		over := int64(c.peak1s) > p.fixed || int64(c.peak60s) > p.sliding
-		switch k := v.kindOf(c); {
-		case isOrdinary(k) && over:
-			p.above++
-		case k == loop || k == scanner:
-			p.loops++
-			if over {
-				p.stopped++
-			}
-		}
-	}
 }
 
 // The lowest limit that is proposed. Lower limits deny readers of a page that few people request, and a service that

@@ -48,21 +48,26 @@ func (d *distinct[V]) add(h uint64) *V {
 // count returns an estimate of the number of different hashes.
 func (d *distinct[V]) count() float64 { return float64(len(d.held)) * float64(d.skip+1) }
 
-type lastClient struct {
-	client uint32
-	known  bool
+// valueUse holds the requests for one value.
+type valueUse struct {
+	requests    int64
+	client      uint32 // of the last request
+	shared      bool   // several clients requested it
+	first, last int64  // seconds
+	number      float64
+	isNumber    bool
 }
 
 type values struct {
 	requests int64
-	distinct distinct[lastClient]
+	distinct distinct[valueUse]
 	heavy    *heavyhitters.Summary
 	top      int64 // lower bound of the requests of the commonest value
 	topValue string
 
 	repeats, others int64 // requests for a known value; those after another client's
 	clocks          int64 // values near the time of their request
-	fractions       int64 // values such as 0.7316
+	decimals        int64 // values such as 0.7316 and -12.5
 	random          int64 // values that no person types or reads
 	bytes           int64
 }
@@ -74,11 +79,18 @@ func (v *values) add(value string, client uint32, at time.Time) {
 	v.bytes += int64(len(value))
 	h := hash(value)
 	if a := v.distinct.add(h); a != nil {
-		if a.known {
+		if a.requests == 0 {
+			a.first = at.Unix()
+			a.number, a.isNumber = numberOf(value)
+		} else {
 			v.repeats++
-			v.others += oneIf(a.client != client)
+			if a.client != client {
+				v.others++
+				a.shared = true
+			}
 		}
-		a.client, a.known = client, true
+		a.requests++
+		a.client, a.last = client, at.Unix()
 	}
 	if len(value) <= 256 && v.heavy.Add(h, value, 1) {
 		if n, _ := v.heavy.Bounds(h, value); n > v.top {
@@ -89,7 +101,7 @@ func (v *values) add(value string, client uint32, at time.Time) {
 		}
 	}
 	v.clocks += oneIf(isClock(value, at))
-	v.fractions += oneIf(isFraction(value))
+	v.decimals += oneIf(isDecimal(value))
 	v.random += oneIf(isRandom(value))
 }
 
@@ -105,6 +117,18 @@ func (v *values) otherClientShare() float64 {
 	return float64(v.others) / float64(v.repeats)
 }
 
+// isShared reports whether people share the values: a share of the requests for a known value follow another client's,
+// or as many of the values with several requests have several clients. A player sends many reports for one video, so
+// that the requests alone show one client.
+func (v *values) isShared(share float64) bool {
+	repeated, shared := 0, 0
+	for _, use := range v.distinct.held {
+		repeated += int(oneIf(use.requests > 1))
+		shared += int(oneIf(use.shared))
+	}
+	return v.otherClientShare() >= share || float64(shared) >= share*float64(max(repeated, 1))
+}
+
 func (v *values) topShare() float64 { return float64(v.top) / float64(max(v.requests, 1)) }
 
 // isClock reports whether a value is the time of its request, within a day, in seconds or milliseconds.
@@ -118,12 +142,6 @@ func isClock(value string, at time.Time) bool {
 	}
 	near := func(t int64) bool { return t > at.Unix()-86400 && t < at.Unix()+86400 }
 	return near(n) || near(n/1000)
-}
-
-// isFraction reports whether a value looks like a result of Math.random.
-func isFraction(value string) bool {
-	digits, ok := strings.CutPrefix(value, "0.")
-	return ok && len(digits) >= 6 && strings.Trim(digits, "0123456789") == ""
 }
 
 // isRandom reports whether a value is long, has no spaces, and consists of digits or of digits among letters, so that

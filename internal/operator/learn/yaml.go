@@ -162,6 +162,10 @@ func (p *Proposal) writeRule(f *file, r *proposed, m mode, divide int64) {
 	}
 	f.writeLine("    hot: {rate: %d/%ds%s, window: %ds, min_clients: %d}", t.requests, t.window, surge, t.window,
 		p.minClients)
+	if !t.hasViralValues() {
+		f.writeComment("    ", "No limit: set one when a value becomes hot, or when you know what the service bears.")
+		return
+	}
 	rate, burst, served := r.guessLimit()
 	if served > 0 {
 		f.writeComment("    ",
@@ -258,8 +262,8 @@ func (p *Proposal) writeWindows(f *file, m mode) {
 			"these windows: %d of them, and %d of %d loops and scanners.", replay.Grouped(int64(w.ordinary)), w.of,
 			w.top1s, w.top60s, w.above, w.stopped, w.loops)
 		if w.widened {
-			f.writeComment("",
-				"Widened: narrower windows deny more than 1 in %d requests of clients that are no loops.", usualDenied)
+			f.writeComment("", "Widened to what the busiest of them needs, because a narrower window denies more than 1 in "+
+				"%d requests of clients that are no loops or scanners.", usualDenied)
 		}
 		if w.guess != "" {
 			f.writeComment("", "GUESS: %s.", w.guess)

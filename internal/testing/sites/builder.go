@@ -211,9 +211,17 @@ func (b *builder) browse(t *topic, views int) {
 	b.Fine = append(b.Fine, "q")
 }
 
-// burst makes a new value viral: many people request it within a short time, more often than any other value.
+// takeRare removes a rare value from a topic and returns it.
+func (b *builder) takeRare(t *topic) string {
+	last := len(t.values) - 1
+	value := t.values[last]
+	t.values, t.shares = t.values[:last], t.shares[:last]
+	return value
+}
+
+// burst makes a rare value viral: many people request it within a short time, more often than any other value.
 func (b *builder) burst(t *topic, views int) {
-	value := fmt.Sprintf("%s%d", pick(b, "viral-", "n", "9", "breaking-"), b.between(10_000, 99_999))
+	value := b.takeRare(t)
 	b.Viral = append(b.Viral, t.target(value))
 	usual := float64(views) / float64(b.span) * t.topShare
 	rate, lasting := b.spread(3, 8)*usual+b.spread(0.7, 8), b.between(25, 120)

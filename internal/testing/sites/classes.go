@@ -30,6 +30,7 @@ func forum(b *builder) {
 	for i := range n {
 		values = append(values, fmt.Sprint(first+b.between(0, 3)+4*i))
 	}
+	b.Shuffle(n, func(i, j int) { values[i], values[j] = values[j], values[i] })
 	t := b.useTopic(path+"?"+b.Param+"=%s", values, b.spread(0.4, 1))
 	start, step := pick(b, "start", "page", "st", "offset"), pick(b, 1, 10, 15, 20)
 	b.Noise = append(b.Noise, start)
@@ -77,7 +78,7 @@ func videoRooms(b *builder) {
 	for n := range b.people {
 		room, second := t.values[b.IntN(rooms)], b.IntN(b.span)
 		b.visit(n, second, path+"/join?"+b.Param+"="+room)
-		for i := range calls {
+		for i := range 1 + int(b.ExpFloat64()*float64(calls)) {
 			second += b.between(4, 15)
 			b.visit(n, second, fmt.Sprintf("%s&%s=%d&%s=%d", t.target(room), seq, i, rtt, int(20+80*b.ExpFloat64())))
 		}
@@ -128,7 +129,7 @@ func telemetry(b *builder) {
 	documents := b.chance(0.6)
 	t := &topic{}
 	b.Topic = path
-	n := b.between(30, 800)
+	n := b.between(30, 400)
 	if documents {
 		b.Param = pick(b, "doc", "video", "vid", "asset", "m")
 		t = b.useTopic(path+"?"+b.Param+"=%s", b.valuesOf(n), b.spread(0.3, 1))
@@ -165,7 +166,7 @@ func telemetry(b *builder) {
 		watch(b.IntN(b.people), b.IntN(b.span), value)
 	}
 	for range b.IntN(3) * oneIf(documents) {
-		value := fmt.Sprint("live", b.between(100, 999))
+		value := b.takeRare(t)
 		b.Viral = append(b.Viral, t.target(value))
 		lasting := b.between(20, 60)
 		usual := 5 * float64(sessions) / float64(b.span) * t.topShare * float64(min(60, lasting))

@@ -44,6 +44,7 @@ type Count struct {
 type Score struct {
 	Counts map[Statement]Count
 	Errors []string
+	Page   string // the proposal as a person reads it
 }
 
 func (s *Score) right(of Statement) {
@@ -87,8 +88,8 @@ func (s *Score) list(of Statement, claimed, wanted, fine []string) {
 type judgment struct {
 	Score
 	*Site
-	page, file string
-	set        *rules.Set
+	page string
+	set  *rules.Set
 }
 
 // Judge learns from the log of a site and scores each statement of the proposal.
@@ -106,7 +107,8 @@ func Judge(ctx context.Context, s *Site) (*Score, error) {
 	if err := p.WriteYAML(&file); err != nil {
 		return nil, err
 	}
-	j := &judgment{Score: Score{Counts: map[Statement]Count{}}, Site: s, page: page.String(), file: file.String()}
+	j := &judgment{Site: s, page: page.String()}
+	j.Score = Score{Counts: map[Statement]Count{}, Page: j.page + file.String()}
 	if j.set, err = rules.Parse("hotparam.yaml", file.Bytes()); err != nil {
 		return nil, fmt.Errorf("sites: %s %d: %w", s.Class, s.Seed, err)
 	}
@@ -262,8 +264,7 @@ func (j *judgment) judgeClients() {
 const tooWide = 3
 
 func (j *judgment) judgeWindows() {
-	t, proposed := &j.Truth, j.set.IP.Fixed != nil && j.set.IP.Sliding != nil
-	n := len(t.Ordinary)
+	t, proposed, n := &j.Truth, j.set.IP.Fixed != nil && j.set.IP.Sliding != nil, len(j.Truth.Ordinary)
 	if n > 150 && n < 260 && !proposed { // learn asks for 200 clients
 		return
 	}

@@ -31,7 +31,7 @@ func wiki(b *builder) {
 		}
 	}
 	for range b.IntN(3) {
-		value := fmt.Sprint("Outage-", b.between(100, 999))
+		value := b.takeRare(t)
 		b.Viral = append(b.Viral, t.target(value))
 		from, lasting := b.IntN(b.span-1000), b.between(40, 300)
 		for range b.between(40, 90) * max(60, lasting) / 60 {
