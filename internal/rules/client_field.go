@@ -24,12 +24,14 @@ type ClientField struct {
 
 // ClientOf returns whom a window counts: the value of the field, if a trusted peer has sent the request and the field
 // has one line, or otherwise the client. The name of the field precedes the value, so that no client by address or by
-// an opaque name equals it. Without a secret a redacted value cannot be told apart, and the client counts.
+// an opaque name equals it. Servers remove spaces and tabs around values, but callers of the decision API may send
+// them. Without a secret a redacted value cannot be told apart, and the client counts.
 func (f *ClientField) ClientOf(req *hottype.Request, client hottype.Client) hottype.Client {
 	if !req.FromProxy || f.hashed && len(f.secret) == 0 {
 		return client
 	}
 	value, _ := hottype.HeaderLine(req.Header, f.Header) // "" for several lines
+	value = strings.Trim(value, " \t")
 	switch {
 	case value == "":
 		return client

@@ -17,8 +17,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/clientlaws"
 )
 
-// Windows of clients by rule are exact and charged all or nothing with all other limits: in this process at once and as
-// charges, in a shared store, and in a store that exchanges sums.
+// Windows of clients by rule are exact and charged all or nothing with all other limits, by address and by client_key:
+// in this process at once and as charges, in a shared store, and in a store that exchanges sums.
 func TestPerClient_IsExact(t *testing.T) {
 	t.Parallel()
 	ways := map[string]struct {
@@ -42,13 +42,17 @@ func TestPerClient_IsExact(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(30) {
+			for seed := range uint64(40) {
+				law := clientlaws.Law{Seed: seed, Requests: 300, Unit: time.Second, Start: start(), Fields: seed%2 > 0}
+				yaml := clientlaws.Rules
+				if law.Fields {
+					yaml = clientlaws.RulesByField
+				}
 				cfg := way.stores()
-				cfg.Rules, cfg.Budget = parse(t, clientlaws.Rules(way.options, time.Second)), time.Hour
+				cfg.Rules, cfg.Budget = parse(t, yaml(way.options, law.Unit)), time.Hour
 				cfg.Hot = hotReplica(clientlaws.HotKey)
 				g := gate.New(cfg)
-				law := clientlaws.Law{Seed: seed, Requests: 300, Unit: time.Second, Start: start()}
-				law.Run(t, func(now time.Time, req *hottype.Request) hottype.Verdict {
+				law.Run(t, func(_ int, now time.Time, req *hottype.Request) hottype.Verdict {
 					return g.Decide(context.Background(), now, req)
 				})
 				if n := g.Stats().Panics; n > 0 {
@@ -165,38 +169,67 @@ func TestPerClient_InShadow(t *testing.T) {
 	}
 }
 
-// One client on 10,000 routes and 10,000 clients on one are counted in bounded memory, and no window is forgotten.
+// One client on 10,000 routes and 10,000 clients on one are counted in bounded memory, and no window is forgotten: by
+// address, and by accounts of any length that visitors invent behind a trusted proxy. What has no room is counted.
 func TestPerClient_OfManyRoutesAndManyClients(t *testing.T) {
 	t.Parallel()
 	const many = 10_000
-	var yaml strings.Builder
-	yaml.WriteString("rules:\n")
-	for i := range many {
-		fmt.Fprintf(&yaml, "  - {name: r%d, match: {path: /r%[1]d}, per_client: {fixed: {limit: 1, window: 24h, "+
-			"scope: instance}}}\n", i)
-	}
-	b := build(t, yaml.String(), gate.Config{})
-	for round := range 2 {
-		for i := range many {
-			if v := b.get(fmt.Sprintf("/r%d", i), "192.0.2.1"); v.Allowed != (round == 0) {
-				t.Fatalf("route %d in round %d: %+v", i, round, v)
+	for name, by := range map[string]struct {
+		field string
+		of    func(client int) *hottype.Request
+	}{
+		"address": {"", func(client int) *hottype.Request {
+			return request("/", fmt.Sprintf("10.0.%d.%d", client/250, client%250))
+		}},
+		"account": {", client_key: header.X-Account", func(client int) *hottype.Request {
+			req := request("/", "192.0.2.1")
+			req.FromProxy = true
+			req.Header.(http.Header).Set("X-Account", strings.Repeat("x", client%300)+fmt.Sprint(client))
+			return req
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var yaml strings.Builder
+			yaml.WriteString("rules:\n")
+			for i := range many {
+				fmt.Fprintf(&yaml, "  - {name: r%d, match: {path: /r%[1]d}, per_client: {fixed: {limit: 1, window: 24h, "+
+					"scope: instance%s}}}\n", i, by.field)
 			}
-			client := fmt.Sprintf("10.0.%d.%d", i/250, i%250)
-			if v := b.get("/r0", client); v.Allowed != (round == 0) {
-				t.Fatalf("client %s in round %d: %+v", client, round, v)
+			b := build(t, yaml.String(), gate.Config{})
+			ask := func(g *gate.Gate, route, client int) hottype.Verdict {
+				req := by.of(client)
+				req.Target = fmt.Sprintf("/r%d", route)
+				return g.Decide(context.Background(), b.now, req)
 			}
-		}
-	}
-	if n := b.local.Stats().Subjects; n != 2*many || b.Stats().Evicted != 0 {
-		t.Errorf("%d subjects, %d evicted", n, b.Stats().Evicted)
-	}
-	small := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 100})
-	g := gate.New(gate.Config{Rules: b.Rules(), Local: small})
-	for i := range many {
-		g.Decide(context.Background(), b.now, request(fmt.Sprintf("/r%d", i), "192.0.2.1"))
-	}
-	if n := g.Stats().Evicted; small.Stats().Subjects > 100 || n != many-100 {
-		t.Errorf("%d subjects, and %d evicted ones are counted", small.Stats().Subjects, n)
+			for round := range 2 {
+				for i := range many {
+					if v := ask(b.Gate, i, many); v.Allowed != (round == 0) {
+						t.Fatalf("route %d in round %d: %+v", i, round, v)
+					}
+					if v := ask(b.Gate, 0, i); v.Allowed != (round == 0) {
+						t.Fatalf("client %d in round %d: %+v", i, round, v)
+					}
+				}
+			}
+			if n := b.local.Stats().Subjects; n != 2*many || b.Stats().Evicted != 0 {
+				t.Errorf("%d subjects, %d evicted", n, b.Stats().Evicted)
+			}
+			for who, at := range map[string]func(i int) (route, client int){
+				"one client":   func(i int) (int, int) { return i, many },
+				"many clients": func(i int) (int, int) { return 0, i },
+			} {
+				small := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 100})
+				g := gate.New(gate.Config{Rules: b.Rules(), Local: small})
+				for i := range many {
+					route, client := at(i)
+					ask(g, route, client)
+				}
+				if n := g.Stats().Evicted; small.Stats().Subjects > 100 || n != many-100 {
+					t.Errorf("%s: %d subjects, and %d evicted ones are counted", who, small.Stats().Subjects, n)
+				}
+			}
+		})
 	}
 }
 

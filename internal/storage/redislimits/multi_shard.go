@@ -85,16 +85,18 @@ func (l *Limiter) takeParts(ctx context.Context, now time.Time, parts []*part) (
 	return true, nil
 }
 
+// neverAllowed is a charge that is always denied, so that charges together with it only tell their results.
+var neverAllowed = limit.Charge{Subject: limit.Subject{Space: "never"},
+	Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
+
 // peekDenied fills in the results of shards whose charges do not count because another shard denied. A charge that is
 // always denied makes the others a peek. A refund alone does not know of blocks, nor of buckets that do not start full.
 // If a shard does not answer, the denial stays, and Remaining is -1 there. The results of shards that were charged stay
 // allowed.
 func (l *Limiter) peekDenied(ctx context.Context, now time.Time, parts []*part, charged bool) {
-	never := limit.Charge{Subject: limit.Subject{Space: "never"},
-		Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
 	for _, p := range parts {
 		p.results = append(p.results, limit.Result{})
-		_, _, err := l.shards[p.shard].TakeAt(ctx, now, append(p.charges, never), p.results)
+		_, _, err := l.shards[p.shard].TakeAt(ctx, now, append(p.charges, neverAllowed), p.results)
 		p.results = p.results[:len(p.charges)]
 		for i := range p.results {
 			if err != nil {
@@ -148,15 +150,15 @@ func (e *shardError) FailedShard() int { return e.shard }
 // Shards returns the number of shards, which is 1 on one server.
 func (l *Limiter) Shards() int { return len(l.shards) }
 
-// Shard returns the shard of a subject. All subjects of a client that differ only in their Name are in one shard, so
-// that its windows for all requests and for the requests of a rule take one call.
+// Shard returns the shard of a subject. All subjects of a client are in one shard, so that its windows for all
+// requests, for the requests of a rule, and for a class take one call. A window with client_key has another client.
 func (l *Limiter) Shard(subject *limit.Subject) int {
 	if len(l.shards) == 1 {
 		return 0
 	}
 	var name [128]byte
-	if subject.Name != "" && !subject.Client.IsZero() {
-		subject = &limit.Subject{Space: subject.Space, Client: subject.Client}
+	if !subject.Client.IsZero() {
+		subject = &limit.Subject{Client: subject.Client}
 	}
 	return shardOf(appendSubject(name[:0], subject))
 }

@@ -60,10 +60,10 @@ const (
 // The clock is the caller's now, corrected by the difference to the clock of Redis that the exchanges measure, so that
 // processes agree on the begin of a window.
 //
-// On a cluster each shard is exchanged independently, and by the clock of its node. When an exchange fails, a process
-// continues with the sums that it knows there. Fresh reports that, and the gate then enforces the share of each
-// process. After a change of a window's length a process counts its own admitted cost, and of the others the cost that
-// they write under the new length.
+// On a cluster each shard is exchanged independently, and by the clock of its node, which also judges its charges. When
+// an exchange fails, a process continues with the sums that it knows there. Fresh reports that, and the gate then
+// enforces the share of each process. After a change of a window's length a process counts its own admitted cost, and
+// of the others the cost that they write under the new length.
 //
 // Any number of goroutines may use it, but only one may call Run.
 type Windows struct {
@@ -78,6 +78,7 @@ type Windows struct {
 	decided, resumed atomic.Int64
 	// callTimeout and probeTimeout bound one call of an exchange; tests on a busy machine wait longer.
 	callTimeout, probeTimeout time.Duration
+	perStripe                 int // the clients that a stripe has room for
 	counts                    struct {
 		exchanges, errors, sums, rejected, untracked atomic.Uint64
 		stale, last                                  atomic.Int64
@@ -102,7 +103,7 @@ func (l *Limiter) Windows() *Windows {
 	w := &Windows{
 		store: l, id: rand.Text()[:13], born: l.now(), seed: maphash.MakeSeed(),
 		local:       limit.NewMemory(limit.MemoryConfig{MaxSubjects: maxSubjects}),
-		callTimeout: callTimeout, probeTimeout: probeTimeout,
+		callTimeout: callTimeout, probeTimeout: probeTimeout, perStripe: maxSubjects / windowStripes,
 	}
 	w.shards = make([]windowShard, l.Shards())
 	for i := range w.shards {
@@ -164,41 +165,34 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 	if err := limit.CheckCharges(charges, results); err != nil || len(charges) == 0 {
 		return err == nil, err
 	}
-	us := w.shardOf(&charges[0].Subject).redisTime(now)
 	// The stripes are locked so that no exchange comes between Take and recordCharges.
 	sp, n := w.firstStripe(charges)
 	if n < len(charges) {
 		locked := w.lockStripes(charges)
 		defer unlockStripes(locked)
-		return w.takeLocked(ctx, us, charges, results)
+		if _, alone := w.store.soleShard(charges); !alone {
+			return w.takeByShard(ctx, now, charges, results)
+		}
+	} else {
+		sp.mu.Lock()
+		defer sp.mu.Unlock()
 	}
-	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	return w.takeLocked(ctx, us, charges, results)
-}
-
-// takeLocked takes charges whose stripes are locked.
-func (w *Windows) takeLocked(ctx context.Context, us int64, charges []limit.Charge,
-	results []limit.Result) (bool, error) {
+	us := w.shardOf(&charges[0].Subject).redisTime(now)
 	ok, err := w.local.Take(ctx, time.UnixMicro(us), charges, results)
-	sign := int64(1)
-	if !ok {
-		sign = 0 // nothing was admitted, but its sums are of use
-	}
 	if err == nil {
-		w.recordCharges(us, charges, sign)
+		w.recordCharges(us, charges, signOf(ok))
 	}
 	return ok, err
 }
 
 // RefundAt undoes a Take that was admitted here at now; see limit.Memory.RefundAt.
 func (w *Windows) RefundAt(now time.Time, charges []limit.Charge) {
-	if len(charges) > 0 {
-		us := w.shardOf(&charges[0].Subject).redisTime(now)
-		locked := w.lockStripes(charges)
-		defer unlockStripes(locked)
-		w.local.RefundAt(time.UnixMicro(us), charges)
-		w.recordCharges(us, charges, -1)
+	locked := w.lockStripes(charges)
+	defer unlockStripes(locked)
+	for i := range charges {
+		us := w.shardOf(&charges[i].Subject).redisTime(now)
+		w.local.RefundAt(time.UnixMicro(us), charges[i:i+1])
+		w.recordCharges(us, charges[i:i+1], -1)
 	}
 }
 
@@ -207,7 +201,7 @@ func (w *Windows) RefundAt(now time.Time, charges []limit.Charge) {
 func (w *Windows) recordCharges(us int64, charges []limit.Charge, sign int64) {
 	for len(charges) > 0 {
 		sp, n := w.firstStripe(charges)
-		w.counts.untracked.Add(sp.recordCharges(us, charges[:n], sign, maxSubjects/windowStripes))
+		w.counts.untracked.Add(sp.recordCharges(us, charges[:n], sign, w.perStripe))
 		charges = charges[n:]
 	}
 }

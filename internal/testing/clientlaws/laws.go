@@ -1,18 +1,21 @@
-// Package clientlaws tests a decider against the laws of windows of clients, of all requests and of a rule. An oracle
-// counts the requests that were allowed, by the definitions of docs/limits.md alone: it keeps no state of a window, so
-// that a request that is denied cannot have changed one. What goes in is a function that decides; what comes out are
-// the errors of a test.
+// Package clientlaws tests a decider against the laws of windows of clients, of all requests and of a rule, by address
+// and by client_key. An oracle counts the requests that were allowed, by the definitions of docs/limits.md alone: it
+// keeps no state of a window, so that a request that is denied cannot have changed one. What goes in is a function that
+// decides; what comes out are the errors of a test.
 package clientlaws
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
 // HotKey is the key that the decider must have as hot.
@@ -21,19 +24,7 @@ const HotKey hottype.Key = "topic?id=1"
 // Rules returns the rules under which a decider is tested. options are further fields of every window, such as
 // "scope: instance", and unit is the length of the shortest window.
 func Rules(options string, unit time.Duration) string {
-	window := func(limit, units int) string {
-		fields := fmt.Sprintf("limit: %d, window: %v", limit, unit*time.Duration(units))
-		if options != "" {
-			fields += ", " + options
-		}
-		return "{" + fields + "}"
-	}
-	scope := ""
-	if strings.Contains(options, "instance") {
-		scope = ", scope: instance"
-	}
-	return strings.NewReplacer("W25x5", window(25, 5), "W4x1", window(4, 1), "W9x3", window(9, 3), "W3x1", window(3, 1),
-		"W8x1", window(8, 1), "W6x2", window(6, 2), "W5x1", window(5, 1), "UNIT", unit.String(), "SCOPE", scope).Replace(`
+	return withWindows(options, unit, `
 rules:
   - {name: all, match: {path: /}, continue: true, per_client: {sliding: W25x5}}
   - {name: login, match: {path: /login, methods: [POST]}, per_client: {fixed: W4x1, sliding: W9x3}}
@@ -51,35 +42,89 @@ classes:
 `)
 }
 
+// RulesByField returns rules as Rules does, under which two fields name the clients of some windows.
+func RulesByField(options string, unit time.Duration) string {
+	return withWindows(options, unit, `
+rules:
+  - {name: all, match: {path: /}, continue: true, per_client: {sliding: W25x5 by header.X-Org}}
+  - {name: login, match: {path: /login, methods: [POST]}, per_client: {fixed: W4x1, sliding: W9x3 by header.x-ACCOUNT}}
+  - name: topic
+    match: {path: /topic}
+    params: [id]
+    hot: {rate: 10}
+    limit: {algorithm: fixed_window, limit: 7, window: UNITSCOPE}
+    per_client: {fixed: W3x1 by header.X-Account}
+  - {name: "*", params: [], hot: {rate: 1}}
+ip: {fixed: W8x1, sliding: W20x4 by header.X-Account, exempt: [192.0.2.9]}
+classes:
+  - {name: member, match: {header: X-Class, pattern: member}, per_client: {sliding: W6x2 by header.X-Account}}
+  - {name: robot, match: {header: X-Class, pattern: robot}, ip: {fixed: W5x1 by header.X-Org}}
+`)
+}
+
+// withWindows replaces each window of rules, LIMITxUNITS and maybe the field by which it counts.
+func withWindows(options string, unit time.Duration, yaml string) string {
+	scope := ""
+	if strings.Contains(options, "instance") {
+		scope = ", scope: instance"
+	}
+	yaml = strings.NewReplacer("UNIT", unit.String(), "SCOPE", scope).Replace(yaml)
+	return written.ReplaceAllStringFunc(yaml, func(text string) string {
+		of := written.FindStringSubmatch(text)
+		units, err := strconv.Atoi(of[2])
+		if err != nil {
+			panic(err)
+		}
+		fields := fmt.Sprintf("{limit: %s, window: %v, ", of[1], unit*time.Duration(units))
+		if of[3] != "" {
+			fields += "client_key: " + of[3] + ", "
+		}
+		return fields + options + "}"
+	})
+}
+
+// written matches a window in the text of rules.
+var written = regexp.MustCompile(`W(\d+)x(\d+)(?: by (header\.[\w-]+))?`)
+
 // Law is a run of random requests, which are compared with the oracle.
 type Law struct {
 	Seed     uint64
 	Requests int
 	Unit     time.Duration // of the rules
 	Start    time.Time
-	// Still stops the clock. Then waits are not compared, because the decider has a clock of its own.
-	Still bool
+	// Fields is true if the rules are of RulesByField.
+	Fields bool
+	// Processes is the number of processes that decide by turns at random and share their windows by sums, which they
+	// exchange after each request: a process knows the requests of others up to its own last request in the same
+	// window. 0 is one process.
+	Processes int
+	// Cold is true if the decider has no hot key.
+	Cold bool
+	// Ahead returns by how much the clock of a subject is ahead, because another server keeps it. nil is one clock.
+	Ahead func(*limit.Subject) time.Duration
 }
 
 // Run makes the requests and compares each verdict.
-func (l Law) Run(t testing.TB, decide func(now time.Time, req *hottype.Request) hottype.Verdict) {
+func (l Law) Run(t testing.TB, decide func(process int, now time.Time, req *hottype.Request) hottype.Verdict) {
 	t.Helper()
-	rnd, o, now := rand.New(rand.NewPCG(l.Seed, 1)), &oracle{unit: l.Unit}, l.Start
-	denied := 0
+	rnd, now := rand.New(rand.NewPCG(l.Seed, 1)), l.Start
+	o, denied := &oracle{Law: l, asked: map[asked]int{}}, 0
+	if o.Ahead == nil {
+		o.Ahead = func(*limit.Subject) time.Duration { return 0 }
+	}
 	for i := range l.Requests {
-		if !l.Still {
-			steps := []time.Duration{0, 0, 0, 0, 0, 0, 0, l.Unit / 50, l.Unit / 7, l.Unit, 2*l.Unit + l.Unit/3}
-			now = now.Add(steps[rnd.IntN(len(steps))]).Truncate(time.Microsecond)
-		}
-		req := randomRequest(rnd)
-		want, byKey := o.decide(now, req)
-		v := decide(now, req)
+		steps := []time.Duration{0, 0, 0, 0, 0, 0, 0, l.Unit / 50, l.Unit / 7, l.Unit, 2*l.Unit + l.Unit/3}
+		now = now.Add(steps[rnd.IntN(len(steps))]).Truncate(time.Microsecond)
+		req, process := l.randomRequest(rnd), rnd.IntN(max(l.Processes, 1))
+		want, byKey := o.decide(process, now, req)
+		v := decide(process, now, req)
 		if v.Reason == hottype.ReasonHot && !byKey.Allowed {
 			want = byKey // a remembered denial of the key needs no look at the windows
 		}
-		if got := answerOf(&v, &want, l.Still); got != want {
-			t.Fatalf("seed %d, request %d, %s %s of %s, %v, cost %d, at %v:\n got %+v\nwant %+v", l.Seed, i, req.Method,
-				req.Target, req.Client, req.Header, req.Cost, now, got, want)
+		if got := answerOf(&v, &want); got != want {
+			t.Fatalf("seed %d, request %d to process %d, %s %s of %s, %.200q from a proxy %v, cost %d, at %v:\n"+
+				" got %+v\nwant %+v", l.Seed, i, process, req.Method, req.Target, req.Client, req.Header, req.FromProxy,
+				req.Cost, now, got, want)
 		}
 		if !want.Allowed {
 			denied++
@@ -91,7 +136,7 @@ func (l Law) Run(t testing.TB, decide func(now time.Time, req *hottype.Request) 
 }
 
 // answerOf returns the parts of a verdict that are compared with want.
-func answerOf(v *hottype.Verdict, want *Answer, still bool) Answer {
+func answerOf(v *hottype.Verdict, want *Answer) Answer {
 	got := Answer{Allowed: v.Allowed, Rule: v.Rule, Remaining: v.Remaining}
 	switch {
 	case !v.Allowed:
@@ -99,9 +144,7 @@ func answerOf(v *hottype.Verdict, want *Answer, still bool) Answer {
 	case want.Rule == "": // no limit applies
 		got.Rule, got.Remaining = "", 0
 	}
-	if still {
-		want.Retry = 0
-	} else if want.Retry > 0 {
+	if want.Retry > 0 {
 		got.Retry = v.RetryAfter
 	}
 	return got
@@ -117,160 +160,39 @@ type Answer struct {
 	Retry     time.Duration // of a denial by fixed windows alone
 }
 
-func randomRequest(rnd *rand.Rand) *hottype.Request {
+func (l Law) randomRequest(rnd *rand.Rand) *hottype.Request {
 	pick := func(list ...string) string { return list[rnd.IntN(len(list))] }
+	header := http.Header{}
 	req := &hottype.Request{
-		Method: pick("GET", "POST", "POST"), Host: "news.example", Header: http.Header{}, FromProxy: true,
+		Method: pick("GET", "POST", "POST"), Host: "news.example", Header: header, FromProxy: true,
 		Target: pick("/login", "/login", "/topic?id=1", "/topic?id=2", "/other"),
 		Client: hottype.ParseClient(pick("192.0.2.1", "192.0.2.1", "192.0.2.2", "2001:db8::1", "192.0.2.9")),
 		Cost:   []int64{0, 1, 1, 1, 2, 5}[rnd.IntN(6)],
 	}
 	if class := pick("", "", "", "member", "robot"); class != "" {
-		req.Header.(http.Header).Set("X-Class", class)
+		header.Set("X-Class", class)
 	}
 	if rnd.IntN(12) == 0 {
 		req.Method = http.MethodOptions
-		req.Header.(http.Header).Set("Origin", "https://a.example")
-		req.Header.(http.Header).Set("Access-Control-Request-Method", "POST")
+		header.Set("Origin", "https://a.example")
+		header.Set("Access-Control-Request-Method", "POST")
+	}
+	if l.Fields {
+		if req.FromProxy = rnd.IntN(5) > 0; rnd.IntN(9) == 0 {
+			req.Client = hottype.Client{}
+		}
+		for _, name := range []string{"X-Account", "X-Org"} {
+			for range []int{0, 1, 1, 1, 1, 2}[rnd.IntN(6)] {
+				header.Add(name, fieldValues[rnd.IntN(len(fieldValues))])
+			}
+		}
 	}
 	return req
 }
 
-// oracle holds all requests that were allowed.
-type oracle struct {
-	unit    time.Duration
-	allowed []taken
-}
-
-// taken is an allowed request under one of its windows.
-type taken struct {
-	window string
-	at     time.Time
-	cost   int64
-}
-
-// window is one limit of a request.
-type window struct {
-	id      string // of the limit and its subject
-	reason  hottype.Reason
-	rule    string
-	key     hottype.Key
-	limit   int64
-	length  time.Duration
-	sliding bool
-}
-
-// decide returns the answer of all limits, and of the limit of the key alone.
-func (o *oracle) decide(now time.Time, req *hottype.Request) (answer, byKey Answer) {
-	cost, list, onlyFixed := max(req.Cost, 1), o.windowsOf(req), true
-	answer.Allowed, byKey.Allowed = true, true
-	for _, w := range list {
-		left := o.remaining(&w, now)
-		if left >= cost {
-			if answer.Allowed && (answer.Rule == "" || left-cost < answer.Remaining) {
-				answer.Rule, answer.Remaining = w.rule, left-cost
-			}
-			continue
-		}
-		if w.reason == hottype.ReasonHot {
-			byKey = Answer{Reason: w.reason, Rule: w.rule, Key: w.key}
-			onlyFixed = false // it may be in another store, whose wait is not asked for then
-		}
-		if answer.Allowed {
-			answer = Answer{Reason: w.reason, Rule: w.rule, Key: w.key}
-		}
-		if w.sliding || cost > w.limit {
-			onlyFixed = false
-		}
-		answer.Retry = max(answer.Retry, windowStart(now, w.length).Add(w.length).Sub(now))
-	}
-	if !onlyFixed {
-		answer.Retry = 0
-	}
-	if answer.Allowed {
-		for _, w := range list {
-			o.allowed = append(o.allowed, taken{w.id, now, cost})
-		}
-	}
-	return answer, byKey
-}
-
-// remaining returns the cost that a window allows now.
-func (o *oracle) remaining(w *window, now time.Time) int64 {
-	start := windowStart(now, w.length)
-	var used, before int64
-	for _, t := range o.allowed {
-		switch of := windowStart(t.at, w.length); {
-		case t.window != w.id:
-		case of.Equal(start):
-			used += t.cost
-		case w.sliding && of.Equal(start.Add(-w.length)):
-			before += t.cost
-		}
-	}
-	rest := int64(w.length - now.Sub(start))
-	return w.limit - used - (before*rest+int64(w.length)-1)/int64(w.length)
-}
-
-// windowStart returns the begin of the window that contains a time: windows are aligned to the Unix epoch.
-func windowStart(at time.Time, length time.Duration) time.Time {
-	return time.Unix(0, at.UnixNano()-at.UnixNano()%int64(length))
-}
-
-// windowsOf returns the limits of a request in the order in which they deny.
-func (o *oracle) windowsOf(req *hottype.Request) (list []window) {
-	client, class := req.Client.String(), req.Header.Get("X-Class")
-	if client == "192.0.2.9" {
-		return nil
-	}
-	rule, key := "*", hottype.Key(req.Target)
-	switch path, _, _ := strings.Cut(req.Target, "?"); {
-	case path == "/topic":
-		rule, key = "topic", hottype.Key(req.Target[1:])
-	case path == "/login" && req.Method == http.MethodPost:
-		rule, key = "login", "login"
-	}
-	apart := client
-	if req.Method == http.MethodOptions {
-		apart += " preflight"
-	}
-	add := func(w window, units int) {
-		w.length = o.unit * time.Duration(units)
-		w.id = fmt.Sprint(w.id, w.sliding)
-		list = append(list, w)
-	}
-	first := hottype.Key("all")
-	if class == "robot" {
-		add(window{id: "ip robot " + apart, reason: hottype.ReasonIPFixed, rule: "ip_fixed", key: first, limit: 5}, 1)
-	} else {
-		add(window{id: "ip " + apart, reason: hottype.ReasonIPFixed, rule: "ip_fixed", key: first, limit: 8}, 1)
-	}
-	byRule := func(rule string, key hottype.Key, limit int64, units int, sliding bool) {
-		w := window{id: rule + " " + apart, reason: hottype.ReasonClientFixed, rule: rule, key: key, limit: limit,
-			sliding: sliding}
-		if sliding {
-			w.reason = hottype.ReasonClientSliding
-		}
-		add(w, units)
-	}
-	if class == "member" {
-		apart = "member " + apart
-		byRule("all", "all", 6, 2, true)
-		if rule != "*" {
-			byRule(rule, key, 6, 2, true)
-		}
-	} else {
-		byRule("all", "all", 25, 5, true)
-		switch rule {
-		case "login":
-			byRule(rule, key, 4, 1, false)
-			byRule(rule, key, 9, 3, true)
-		case "topic":
-			byRule(rule, key, 3, 1, false)
-		}
-	}
-	if key == HotKey {
-		add(window{id: "key", reason: hottype.ReasonHot, rule: "topic", key: key, limit: 7}, 1)
-	}
-	return list
-}
+// fieldValues are values of a field that names a client: often one of two, else empty ones, spellings of others, values
+// like those of other clients, with characters that separate parts of names, and of any length.
+var fieldValues = []string{"anna", "anna", "anna", "anna", "bert", "bert", "", " ", "Anna", " anna", "anna\t", "an na",
+	"anna\x00", "anna\r\nX-Org: bert", "anna, bert", "192.0.2.1", "2001:db8::", "X-Account=anna", "login:member",
+	"än:na", strings.Repeat("a", 128), strings.Repeat("a", 129), strings.Repeat("a", 600) + "b",
+	strings.Repeat("a", 600) + "c"}

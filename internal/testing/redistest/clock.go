@@ -21,6 +21,8 @@ import (
 type Clock struct {
 	us      atomic.Int64
 	scripts map[string]string // digest or text of a script -> the same with clockLine
+	// Ahead returns by how much the clock of the server of a key is ahead, if not nil. It is set before the first call.
+	Ahead func(key string) time.Duration
 }
 
 const clockLine = `local redis = (function(real)
@@ -111,13 +113,21 @@ func (k *Clock) give(cmd redis.Cmder) (takeBack func()) {
 	if !ok {
 		return func() {}
 	}
-	last := len(args) - 1
-	if text, ok := args[last].([]byte); ok {
-		args[last] = string(text)
+	last, us := len(args)-1, k.us.Load()
+	if k.Ahead != nil {
+		us += k.Ahead(textOf(args[3])).Microseconds()
 	}
 	was := [2]any{args[1], args[last]}
-	args[1], args[last] = script, fmt.Sprintf("%v@%d", args[last], k.us.Load())
+	args[1], args[last] = script, fmt.Sprintf("%s@%d", textOf(args[last]), us)
 	return func() { args[1], args[last] = was[0], was[1] }
+}
+
+// textOf returns an argument as text.
+func textOf(arg any) string {
+	if text, ok := arg.([]byte); ok {
+		return string(text)
+	}
+	return fmt.Sprint(arg)
 }
 
 // KeysWithoutTTL returns the keys with a prefix that have no expiry, on a server or a cluster.
