@@ -21,7 +21,7 @@ type Request struct {
 	// Header may be nil; http.Header satisfies it.
 	Header Header
 	// FromProxy is true if a trusted proxy or a gateway has sent the request, so that its fields are not the client's
-	// own word. A class by a field counts in the priority of a limit only then.
+	// own word. Only then a class by a field counts in the priority of a limit, and client_key names a client.
 	FromProxy bool
 	// Cost is the amount that the request takes from its limits; 0 means 1.
 	Cost int64

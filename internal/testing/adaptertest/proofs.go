@@ -25,11 +25,18 @@ classes:
 ip: {trusted_proxies: [%q]}
 `
 
+const namedRules = `
+parse_as: %s
+rules: [{name: login, match: {path: %q}, per_client: {sliding: {limit: 2, window: 24h, client_key: header.X-Account}}}]
+ip: {trusted_proxies: [%q]}
+`
+
 // AskWith requests the topic from a server, with fields. It returns the HTTP status that the response has or means.
 type AskWith func(t *testing.T, fields map[string]string) (status int)
 
-// Trust checks that a class by a field has priority if a trusted proxy has sent the request, and not by the word of a
-// client. path is that of the rules. serve returns the function that asks its server, over TCP.
+// Trust checks that a class by a field has priority, and that client_key names a client, if a trusted proxy has sent
+// the request, and not by the word of a client. path is that of the rules. serve returns the function that asks its
+// server, over TCP.
 func Trust(t *testing.T, framework, path string, serve func(t *testing.T, p *hotparam.Pipeline) AskWith) {
 	t.Helper()
 	for proxy, want := range map[string]int{"127.0.0.1": http.StatusOK, "192.0.2.1": http.StatusTooManyRequests} {
@@ -41,6 +48,36 @@ func Trust(t *testing.T, framework, path string, serve func(t *testing.T, p *hot
 				t.Errorf("a member by a field: %d, want %d", got, want)
 			}
 		})
+		t.Run("Names by "+proxy, func(t *testing.T) {
+			named(t, proxy == "127.0.0.1", serve(t, Pipeline(t, fmt.Appendf(nil, namedRules, framework, path, proxy))))
+		})
+	}
+}
+
+// named checks whom a window counts that allows two requests of each account. Spellings that HTTP does not take for the
+// name of the field name nobody.
+func named(t *testing.T, trusted bool, ask AskWith) {
+	t.Helper()
+	left := map[string]int{}
+	for _, c := range []struct{ field, account string }{
+		{"X-Account", "anna"}, {"x-account", "anna"}, {"X-ACCOUNT", "anna"}, {"X-Account", "bert"},
+		{"x-account", "carl"}, {"X_Account", "dora"}, {"X-Account-", "emil"}, {"XAccount", "fred"}, {"", ""},
+		{"X-Account", "bert"}, {"X-Account", "bert"},
+	} {
+		who, fields := "the address", map[string]string{}
+		if c.field != "" {
+			fields[c.field] = c.account
+		}
+		if trusted && strings.EqualFold(c.field, "X-Account") {
+			who = c.account
+		}
+		want := http.StatusOK
+		if left[who]++; left[who] > 2 {
+			want = http.StatusTooManyRequests
+		}
+		if got := ask(t, fields); got != want {
+			t.Errorf("request %d of %s, with %v: %d, want %d", left[who], who, fields, got, want)
+		}
 	}
 }
 
