@@ -54,6 +54,14 @@ rules:
     hot:   {rate: 1000000, window: 2s}
     limit: {algorithm: token_bucket, rate: 0.01, burst: 8, priority: [member, visitor]}
     cache: {}
+  - name: login
+    match: {path: "/login"}
+    per_client: {sliding: {limit: 3, window: 24h, client_key: header.X-Account}}
+  - name: signin
+    match: {path: "/signin"}
+    per_client:
+      fixed: {limit: 10, window: 24h}
+      sliding: {limit: 10, window: 24h, client_key: header.X-Account}
   - name: root
     match: {path: "/"}
     params: [id]
