@@ -33,6 +33,10 @@ ip:
   fixed: {limit: 1000000000, window: 1s, scope: instance}
   sliding: {limit: 1000000, window: 60s, scope: instance}
 `
+	perClient = `
+     per_client: {fixed: {limit: 1000000000, window: 1s, scope: instance},
+       sliding: {limit: 1000000, window: 60s, scope: instance}}}
+`
 	hotTarget = "/topic?id=42&lang=en&page=3"
 )
 
@@ -49,6 +53,9 @@ var hotPaths = []struct {
 	{"decide, cold key", func(tb testing.TB) func() { return decide(tb, topicRule, coldTargets(4)) }},
 	{"decide, cold key, two windows", func(tb testing.TB) func() {
 		return decide(tb, topicRule+windows, coldTargets(4))
+	}},
+	{"decide, cold key, per_client", func(tb testing.TB) func() {
+		return decide(tb, strings.TrimSuffix(topicRule, "}\n")+","+perClient, coldTargets(4))
 	}},
 	{"decide, each target once", func(tb testing.TB) func() { return decide(tb, topicRule, coldTargets(1<<14)) }},
 	{"decide, hot key allowed", func(tb testing.TB) func() {
