@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
@@ -131,16 +132,25 @@ func (m *Memory) hashSubject(s *Subject) (id subjectHash) {
 	if s.Name != "" {
 		id = subjectHash{maphash.String(m.seeds[0], s.Name), maphash.String(m.seeds[1], s.Name)}
 	}
-	if s.Client.Addr.IsValid() {
-		hi, lo := m.hashAddr(s.Client.Addr)
-		id.hi ^= bits.RotateLeft64(hi, 1)
-		id.lo ^= bits.RotateLeft64(lo, 1)
+	return id.join(m.hashClient(&s.Client))
+}
+
+// hashClient returns the hash of a subject without a name.
+func (m *Memory) hashClient(c *hottype.Client) (id subjectHash) {
+	if c.Addr.IsValid() {
+		hi, lo := m.hashAddr(c.Addr)
+		id = subjectHash{bits.RotateLeft64(hi, 1), bits.RotateLeft64(lo, 1)}
 	}
-	if s.Client.Name != "" {
-		id.hi ^= bits.RotateLeft64(maphash.String(m.seeds[0], s.Client.Name), 2)
-		id.lo ^= bits.RotateLeft64(maphash.String(m.seeds[1], s.Client.Name), 2)
+	if c.Name != "" {
+		id.hi ^= bits.RotateLeft64(maphash.String(m.seeds[0], c.Name), 2)
+		id.lo ^= bits.RotateLeft64(maphash.String(m.seeds[1], c.Name), 2)
 	}
 	return id
+}
+
+// join returns the hash of a subject with the name of one hash and the client of the other.
+func (id subjectHash) join(other subjectHash) subjectHash {
+	return subjectHash{id.hi ^ other.hi, id.lo ^ other.lo}
 }
 
 // hashAddr hashes an address by its bytes, which costs a quarter of hashing it as a value. An address with a zone,

@@ -3,15 +3,17 @@ package limit
 import (
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // ClientWindows holds fixed and sliding windows of clients, compiled once. They are the same limits as charges of their
-// Spaces and Specs: each counts the charges of the other. For a client that has been charged before and is within its
-// windows, as most clients are, Take costs a third of Memory.Take. Any number of goroutines may use it.
+// Spaces, Specs and Name: each counts the charges of the other. For a client that has been charged before and is within
+// its windows, as most clients are, Take costs a third of Memory.Take. Any number of goroutines may use it.
 type ClientWindows struct {
-	m  *Memory
-	of []clientWindow
+	m    *Memory
+	of   []clientWindow
+	name subjectHash // of the Name of all subjects
 }
 
 type clientWindow struct {
@@ -23,17 +25,18 @@ type clientWindow struct {
 const MaxClientWindows = 2
 
 // ClientWindows compiles the windows of charges, whose Client and Cost are ignored. It returns nil if Memory.Take has
-// to be used: for other algorithms, blocks, invalid specs, no window or too many, and a Space twice or a Space without
-// a table of its own.
+// to be used: for other algorithms, blocks, invalid specs, no window or too many, several Names, and a Space twice or a
+// Space without a table of its own.
 func (m *Memory) ClientWindows(charges []Charge) *ClientWindows {
 	if len(charges) == 0 || len(charges) > MaxClientWindows {
 		return nil
 	}
-	w := &ClientWindows{m: m}
+	name := charges[0].Subject.Name
+	w := &ClientWindows{m: m, name: m.hashSubject(&Subject{Name: name})}
 	for i := range charges {
 		compiled, err := (*limitcore.Spec)(&charges[i].Spec).Compile()
 		space := m.spaceIndex(charges[i].Subject.Space)
-		if err != nil || compiled.Block > 0 || space == maxSpaces-1 || i > 0 && space == w.of[0].space ||
+		if err != nil || compiled.Block > 0 || charges[i].Subject.Name != name || space == maxSpaces-1 || i > 0 && space == w.of[0].space ||
 			compiled.Kind != limitcore.KindFixed && compiled.Kind != limitcore.KindSliding {
 			return nil
 		}
@@ -42,11 +45,10 @@ func (m *Memory) ClientWindows(charges []Charge) *ClientWindows {
 	return w
 }
 
-// Take charges the client of a subject to all windows, as Memory.Take does, and writes a result for each, if they know
-// the client and all allow the cost. Otherwise it charges nothing, the results mean nothing, and the caller calls
-// Memory.Take.
-func (w *ClientWindows) Take(now time.Time, of *Subject, cost int64, results []Result) bool {
-	us, id := limitcore.Micros(now), w.m.hashSubject(of)
+// Take charges a client to all windows, as Memory.Take does, and writes a result for each, if they know the client and
+// all allow the cost. Otherwise it charges nothing, the results mean nothing, and the caller calls Memory.Take.
+func (w *ClientWindows) Take(now time.Time, client *hottype.Client, cost int64, results []Result) bool {
+	us, id := limitcore.Micros(now), w.m.hashClient(client).join(w.name)
 	sh := &w.m.shards[id.hi%uint64(len(w.m.shards))]
 	var entries [MaxClientWindows]*entry
 	var before [MaxClientWindows]limitcore.State
@@ -82,12 +84,12 @@ func (w *ClientWindows) Take(now time.Time, of *Subject, cost int64, results []R
 	return allowed == len(w.of)
 }
 
-// TakeBoth charges two subjects, each to windows of its own, as Take charges one: all windows allow the cost, or
-// nothing is charged. Both have the same Memory. The results of w come first.
-func (w *ClientWindows) TakeBoth(now time.Time, of *Subject, and *ClientWindows, other *Subject, cost int64,
+// TakeBoth charges a client to the windows of w and of another ClientWindows, as Take charges it to those of one: all
+// allow the cost, or nothing is charged. Both have the same Memory. The results of w come first.
+func (w *ClientWindows) TakeBoth(now time.Time, client *hottype.Client, and *ClientWindows, cost int64,
 	results []Result) bool {
-	us, n := limitcore.Micros(now), uint64(len(w.m.shards))
-	first, second := w.m.hashSubject(of), w.m.hashSubject(other)
+	us, n, id := limitcore.Micros(now), uint64(len(w.m.shards)), w.m.hashClient(client)
+	first, second := id.join(w.name), id.join(and.name)
 	var t, u windowCharges
 	locks := uint64(1)<<(first.hi%n) | uint64(1)<<(second.hi%n)
 	w.m.lock(locks)

@@ -53,7 +53,7 @@ func TestClientWindowsAreMemoryTake(t *testing.T) {
 			}
 			allowed := false
 			if w := short.ClientWindows(charges); w != nil {
-				allowed = w.Take(now, &limit.Subject{Client: client}, cost, got)
+				allowed = w.Take(now, &client, cost, got)
 			}
 			if allowed {
 				taken++
@@ -85,7 +85,11 @@ func TestClientWindows_TakeBothIsMemoryTake(t *testing.T) {
 				Limit:     n, Window: time.Duration(n) * time.Millisecond}}
 		}
 		charges := []limit.Charge{of("a", 3), of("b", 5), of("c", 4), of("d", 6)}
-		first, second := short.ClientWindows(charges[:2]), short.ClientWindows(charges[2:])
+		first, second := short.ClientWindows(charges[:2]), map[string]*limit.ClientWindows{}
+		for _, rule := range []string{"login", "search"} {
+			charges[2].Subject.Name, charges[3].Subject.Name = rule, rule
+			second[rule] = short.ClientWindows(charges[2:])
+		}
 		us := int64(1_700_000_000_000_000)
 		for range 60 {
 			us += rapid.SampledFrom([]int64{0, 0, 0, 1, 500, 1000, 4000, -700}).Draw(rt, "us")
@@ -103,7 +107,7 @@ func TestClientWindows_TakeBothIsMemoryTake(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			allowed := first.TakeBoth(time.UnixMicro(us), &charges[0].Subject, second, &charges[2].Subject, cost, got)
+			allowed := first.TakeBoth(time.UnixMicro(us), &client, second[rule], cost, got)
 			if allowed {
 				taken++
 			} else if allowed, err = short.Take(t.Context(), time.UnixMicro(us), charges, got); err != nil {
@@ -129,6 +133,8 @@ func TestClientWindowsThatAreNone(t *testing.T) {
 	fixed := window("a", limit.Spec{Algorithm: limit.FixedWindow})
 	sliding := window("b", limit.Spec{Algorithm: limit.SlidingWindow})
 	blocks := window("c", limit.Spec{Algorithm: limit.FixedWindow, Block: time.Second})
+	named := window("f", limit.Spec{Algorithm: limit.SlidingWindow})
+	named.Subject.Name = "login"
 	bucket := window("d", limit.Spec{Algorithm: limit.TokenBucket, Burst: 5})
 	for name, c := range map[string]struct {
 		charges []limit.Charge
@@ -139,6 +145,7 @@ func TestClientWindowsThatAreNone(t *testing.T) {
 		"none":      {nil, false},
 		"three":     {[]limit.Charge{fixed, sliding, window("e", fixed.Spec)}, false},
 		"one Space": {[]limit.Charge{fixed, window("a", sliding.Spec)}, false},
+		"two Names": {[]limit.Charge{fixed, named}, false},
 		"a block":   {[]limit.Charge{fixed, blocks}, false},
 		"a bucket":  {[]limit.Charge{bucket}, false},
 		"invalid":   {[]limit.Charge{{Subject: fixed.Subject, Spec: limit.Spec{Algorithm: limit.FixedWindow}}}, false},

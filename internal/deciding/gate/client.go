@@ -111,7 +111,7 @@ func (d *decision) takeWindows(v *verdict.Verdict) bool {
 		return d.takeRuleWindows(v) // per_client.go
 	}
 	var results [limit.MaxClientWindows]limit.Result
-	if !c.local.Take(d.now, &limit.Subject{Client: d.client}, d.cost, results[:]) {
+	if !c.local.Take(d.now, &d.client, d.cost, results[:]) {
 		return false
 	}
 	n := 0

@@ -17,7 +17,6 @@ const RuleTooMany = "per_client"
 // windows has the names of rule and class beside the client, so that the windows of all rules have two spaces, and a
 // limit.Memory bounds them together.
 type ruleWindows struct {
-	name    string               // Subject.Name
 	windows [2]*boundLimit       // fixed and sliding; nil if there is no such window
 	local   *limit.ClientWindows // the same, if this process keeps all, or nil if they are charged singly
 }
@@ -57,7 +56,7 @@ func (st *state) compileClassRuleWindows(c *rules.Class) (of classRuleWindows) {
 }
 
 func (st *state) bindRuleWindows(of *rules.PerClient, r *rules.Rule, name string) *ruleWindows {
-	w := &ruleWindows{name: name}
+	w := &ruleWindows{}
 	for i, one := range []*rules.ClientWindow{of.Fixed, of.Sliding} {
 		if one == nil {
 			continue
@@ -115,16 +114,16 @@ func (d *decision) takeRuleWindows(v *verdict.Verdict) bool {
 	if len(d.perClient) > 1 || of.local == nil || hasOthers && c.local == nil {
 		return false
 	}
-	var results [2 * limit.MaxClientWindows]limit.Result
-	subject := limit.Subject{Name: of.name, Client: d.client}
 	if !hasOthers {
-		if !of.local.Take(d.now, &subject, d.cost, results[:]) {
+		var results [limit.MaxClientWindows]limit.Result
+		if !of.local.Take(d.now, &d.client, d.cost, results[:]) {
 			return false
 		}
 		d.reportWindows(v, &of.windows, results[:])
 		return true
 	}
-	if !c.local.TakeBoth(d.now, &limit.Subject{Client: d.client}, of.local, &subject, d.cost, results[:]) {
+	var results [2 * limit.MaxClientWindows]limit.Result
+	if !c.local.TakeBoth(d.now, &d.client, of.local, d.cost, results[:]) {
 		return false
 	}
 	n := d.reportWindows(v, &c.windows, results[:])

@@ -208,7 +208,7 @@ func (st *state) localWindows(windows [2]*boundLimit) *limit.ClientWindows {
 		case w.shared || w.async || w.shadow || w.field != nil:
 			return nil
 		default:
-			charges = append(charges, limit.Charge{Subject: limit.Subject{Space: w.space}, Spec: w.spec})
+			charges = append(charges, limit.Charge{Subject: limit.Subject{Space: w.space, Name: w.name}, Spec: w.spec})
 		}
 	}
 	return st.local.ClientWindows(charges)
