@@ -130,6 +130,34 @@ func TestProxyReason_IgnoresMachines(t *testing.T) {
 	}
 }
 
+// A few addresses that are there all the time and choose pages independently are a CDN. Crawlers, of which each requests
+// each page once, and people who come back to their pages are not.
+func TestProxyReason_FindsFewIndependentAddresses(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(9, 10))
+	for name, tt := range map[string]struct {
+		page  func(i, client int) int
+		found bool
+	}{
+		"a CDN":    {func(int, int) int { return r.IntN(50) }, true},
+		"crawlers": {func(i, client int) int { return i/8 + 40*client }, false},
+		"people":   {func(_, client int) int { return client*6 + r.IntN(6) }, false},
+	} {
+		v, pages := newVisitors(), newValues()
+		for i := range 2400 {
+			client := i % 8
+			page := tt.page(i, client)
+			visits(v, fmt.Sprintf("172.64.0.%d", client), "-", fmt.Sprintf("/page?id=%d&x=%d", page, i), 200, int64(i))
+			pages.add(fmt.Sprint(page), uint32(client), time.Unix(1_700_000_000+int64(i), 0))
+		}
+		v.classifyAll()
+		s := &survey{places: []*place{{params: []*tracked{{name: "id", values: pages}}}}}
+		if why := v.proxyReason(s); strings.Contains(why, "as often as chance") != tt.found {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}
+
 // A window that denies too much is widened to the need of the busiest ordinary client. The other window is left.
 func TestPerIPWiden_RaisesOnlyTheWindowThatHurts(t *testing.T) {
 	t.Parallel()
