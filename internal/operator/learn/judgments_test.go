@@ -130,8 +130,8 @@ func TestProxyReason_IgnoresMachines(t *testing.T) {
 	}
 }
 
-// A few addresses that are there all the time and choose pages independently are a CDN. Crawlers, of which each requests
-// each page once, and people who come back to their pages are not.
+// A few addresses that are there all the time and choose pages independently are a CDN. Crawlers, which request each
+// page once, and people who come back to their pages are not.
 func TestProxyReason_FindsFewIndependentAddresses(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(9, 10))

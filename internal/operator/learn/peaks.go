@@ -47,9 +47,18 @@ type peaks struct {
 	seen       int64 // number of keys; a key that was deleted in between counts again
 	usual      int64 // requests by clients other than machines
 	dropped    int64 // requests for keys that did not fit
-	perClient  map[uint32]int64
-	weights    []int64
+	// keptKeys and keptCounts are the numbers of keys and counts that the last pruning left.
+	keptKeys, keptCounts int
+	perClient            map[uint32]int64
+	weights              []int64
 }
+
+// Idle keys are pruned once in a minute, if there are pruneKeys more keys, or pruneCounts more counts, than the last
+// pruning left: a quiet log of months has few of them in each of its many minutes.
+const (
+	pruneKeys   = 64
+	pruneCounts = 4096
+)
 
 // leastScore is the lowest score of a key that finishScoring returns, unless the key has a wantedShare of the requests.
 const leastScore = 3
@@ -58,7 +67,7 @@ const leastScore = 3
 // deleted, because they may become wanted.
 const (
 	wantedShare = 0.1
-	keptShare   = 0.001
+	keptShare   = 0.01
 )
 
 func newPeaks(minClients int) *peaks {
@@ -107,8 +116,9 @@ func (p *peaks) advance(second int64) {
 		p.scoreWindows(k)
 	}
 	p.active = p.active[:0]
-	if second/60 != p.now/60 {
+	if second/60 != p.now/60 && (len(p.keys) >= p.keptKeys+pruneKeys || p.counts >= p.keptCounts+pruneCounts) {
 		p.pruneIdleKeys(second)
+		p.keptKeys, p.keptCounts = len(p.keys), p.counts
 	}
 	p.now = second
 }
