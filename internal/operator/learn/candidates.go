@@ -182,8 +182,9 @@ func bestCandidate(all []*candidate, minClients int, requests int64) *candidate 
 // not known, because the log has the addresses of a proxy, as many requests are enough.
 const leastClients = 10
 
-// A parameter of which no value has gone viral has a rule without a limit if quietShare of the requests are for its
-// path, if people share its values, by quietShared, and if quietUnique of the requests, or fewer, bring a new value.
+// A query parameter of which no value has gone viral has a rule without a limit if quietShare of the requests are for
+// its path, if people share its values, by quietShared, and if quietUnique of the requests, or fewer, bring a new
+// value. Segments of the path need none: the catch-all counts each path.
 const (
 	quietShare   = 0.05
 	quietRepeats = 50
@@ -209,7 +210,7 @@ func (c *candidate) deservesRule(minClients int, requests int64) bool {
 		case minClients == 0 && v.uniqueShare() >= leastUnique && float64(v.random) >= majority*float64(v.requests):
 			return false // visits, of people who are not known
 		}
-		return len(c.params) == 1 &&
+		return len(c.params) == 1 && !c.isPath() &&
 			float64(v.requests) >= quietShare*float64(requests) && v.repeats >= quietRepeats &&
 			v.uniqueShare() <= quietUnique && v.isShared(quietShared)
 	}

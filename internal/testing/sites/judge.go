@@ -151,12 +151,12 @@ func paramsOf(r *rules.Rule) (names []string) {
 func (j *judgment) judgeRules() {
 	t := &j.Truth
 	_, ofTopic := j.keyOf(t.Topic)
-	if t.Param != "" {
-		if names := paramsOf(ofTopic); !ofTopic.IsCatchAll() && slices.Equal(names, []string{t.Param}) {
-			j.right(Topic)
-		} else {
-			j.missed(Topic, "%s", t.Param)
-		}
+	switch names := paramsOf(ofTopic); {
+	case t.Param == "":
+	case slices.Equal(names, []string{t.Param}), t.Param == "path" && len(t.Viral) == 0 && ofTopic.IsCatchAll():
+		j.right(Topic) // the catch-all counts each path, and no value needs a limit
+	default:
+		j.missed(Topic, "%s", t.Param)
 	}
 	for _, r := range j.set.Rules {
 		names := paramsOf(r)
