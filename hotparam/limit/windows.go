@@ -36,7 +36,8 @@ func (m *Memory) ClientWindows(charges []Charge) *ClientWindows {
 	for i := range charges {
 		compiled, err := (*limitcore.Spec)(&charges[i].Spec).Compile()
 		space := m.spaceIndex(charges[i].Subject.Space)
-		if err != nil || compiled.Block > 0 || charges[i].Subject.Name != name || space == maxSpaces-1 || i > 0 && space == w.of[0].space ||
+		if err != nil || compiled.Block > 0 || charges[i].Subject.Name != name ||
+			space == maxSpaces-1 || i > 0 && space == w.of[0].space ||
 			compiled.Kind != limitcore.KindFixed && compiled.Kind != limitcore.KindSliding {
 			return nil
 		}

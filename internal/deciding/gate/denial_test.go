@@ -162,7 +162,7 @@ ip: {fixed: {limit: 6, window: 10s, consistency: async}, sliding: {limit: 3, win
 					gates[i].hot("one?a=1", "two?b=1", "two?b=2")
 				}
 				for range rapid.IntRange(1, 80).Draw(rt, "requests") {
-					step := rapid.SampledFrom([]time.Duration{0, 0, 50 * time.Millisecond, time.Second}).Draw(rt, "step")
+					step := time.Duration(rapid.SampledFrom([]int{0, 0, 50, 1000}).Draw(rt, "ms")) * time.Millisecond
 					target := "/t?" + rapid.SampledFrom([]string{"", "a=1&"}).Draw(rt, "a") +
 						rapid.SampledFrom([]string{"", "b=1", "b=2", "b=3"}).Draw(rt, "b")
 					client := rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}).Draw(rt, "client")

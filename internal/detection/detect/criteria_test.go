@@ -145,8 +145,8 @@ func TestTick_JudgesShareWhenSecondEnds(t *testing.T) {
 				ofA, all = ofA+c[a], all+c[a]+c[b]
 			}
 			hot, _ := d.Tick(at(float64(s) + 1))
-			if isHot := strings.Contains(reasons(hot), string(a)); float64(ofA) >= max(2*float64(window), share*float64(all)) {
-				if !isHot {
+			if float64(ofA) >= max(2*float64(window), share*float64(all)) {
+				if !strings.Contains(reasons(hot), string(a)) {
 					rt.Fatalf("%d of %d in the window that ended with second %d: not hot", ofA, all, s)
 				}
 				if !shown {

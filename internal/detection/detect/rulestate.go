@@ -19,9 +19,9 @@ type ruleState struct {
 	counts   *window.Counter
 	traffic  *traffic // shared by all shards
 	total    int64    // the total of traffic, or unasked
-	// judgesBefore is true if the window that ended when this second began is judged, too: when the second begins, because
-	// other keys may have moved the thresholds after the last Tick, and once counts of that window have come in this
-	// second.
+	// judgesBefore is true if the window that ended when this second began is judged, too: when the second begins,
+	// because other keys may have moved the thresholds after the last Tick, and once counts of that window have come
+	// in this second.
 	judgesBefore bool
 	baseline     *baseline // nil if the rule has no surge
 	clients      *clientSketches
