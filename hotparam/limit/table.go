@@ -139,7 +139,8 @@ func (m *Memory) hashSubject(s *Subject) (id subjectHash) {
 func (m *Memory) hashClient(c *hottype.Client) (id subjectHash) {
 	if c.Addr.IsValid() {
 		hi, lo := m.hashAddr(c.Addr)
-		id = subjectHash{bits.RotateLeft64(hi, 1), bits.RotateLeft64(lo, 1)}
+		id.hi ^= bits.RotateLeft64(hi, 1)
+		id.lo ^= bits.RotateLeft64(lo, 1)
 	}
 	if c.Name != "" {
 		id.hi ^= bits.RotateLeft64(maphash.String(m.seeds[0], c.Name), 2)
