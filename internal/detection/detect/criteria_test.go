@@ -139,6 +139,11 @@ func TestTick_JudgesShareWhenSecondEnds(t *testing.T) {
 					d.Add(at(float64(s)+float64(i)/100), count(key, s, 1))
 					counts[s][key]++
 				}
+				if i == 95 { // after the last Tick
+					n := rapid.Int64Range(0, 9).Draw(rt, "late")
+					d.Add(at(float64(s)+0.95), count(a, s, n))
+					counts[s][a] += n
+				}
 			}
 			ofA, all := int64(0), int64(0)
 			for _, c := range counts[max(0, s-window+1):] {

@@ -239,8 +239,11 @@ func (p *Proposal) exemptMachines() (addresses, reasons []string) {
 	for _, k := range [...]kind{probe, self} {
 		for _, d := range p.clientsOfKind(k) {
 			what := "a probe of a balancer or monitor, always the same page at a steady rate"
-			if k == self {
+			switch {
+			case k == self:
 				what = "the site's own server, which calls itself"
+			case !d.monitor:
+				what += ". Make sure that it is yours: a client that loops steadily looks the same"
 			}
 			reason := fmt.Sprintf("%s: %s", d, what)
 			if d.agent != "" {
