@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/app/config"
 )
 
-// A rate of 0 could mean no lines or no bound, so that it is refused, with and without a log; -1 means no bound.
+// A rate of 0 could mean no lines or no bound, so that it is refused; -1 means no bound. Without a log there is nothing to refuse.
 func TestOpenDenials_RefusesRates(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "denials.log")
@@ -18,7 +18,7 @@ func TestOpenDenials_RefusesRates(t *testing.T) {
 		to      string
 		rate    int
 		refused bool
-	}{{path, 1, false}, {path, -1, false}, {path, 0, true}, {path, -2, true}, {"", 0, true}, {"", 100, false}} {
+	}{{path, 1, false}, {path, -1, false}, {path, 0, true}, {path, -2, true}, {"", 0, false}, {"", 100, false}} {
 		l, err := OpenDenials(config.Denials{Log: c.to, Format: "json", Rate: c.rate}, slog.New(slog.DiscardHandler))
 		switch {
 		case c.refused:

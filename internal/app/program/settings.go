@@ -50,10 +50,10 @@ func GateConfig(cfg config.Gate, answer config.Answer, log *slog.Logger) gate.Co
 // which does not end the program from now on.
 func OpenDenials(cfg config.Denials, log *slog.Logger) (*requestlog.Denials, error) {
 	switch {
-	case cfg.Rate == 0 || cfg.Rate < requestlog.NoMaximum:
-		return nil, config.Usage("--denials.rate %d must be at least 1, or -1 for no bound", cfg.Rate)
 	case cfg.Log == "":
 		return nil, nil
+	case cfg.Rate == 0 || cfg.Rate < requestlog.NoMaximum:
+		return nil, config.Usage("--denials.rate %d must be at least 1, or -1 for no bound", cfg.Rate)
 	}
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
