@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hotparam/pipeline/internal/testing/sites"
@@ -31,6 +32,9 @@ func main() {
 func run(class string, first, n uint64, verbose, show bool, least float64, dir string) error {
 	classes := sites.Classes()
 	if class != "" {
+		if !slices.Contains(classes, class) {
+			return fmt.Errorf("sites: there is no class %q; classes are %s", class, strings.Join(classes, ", "))
+		}
 		classes = []string{class}
 	}
 	if dir != "" {

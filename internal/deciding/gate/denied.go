@@ -113,8 +113,10 @@ func (g *Gate) deniedBefore(ctx context.Context, d *decision, v *verdict.Verdict
 // store judges all charges of a group, among them windows of the client, so that the memory changes neither the reason
 // of a denial nor its wait. It charges nothing.
 func (g *Gate) deniedByProcess(ctx context.Context, d *decision, v *verdict.Verdict) bool {
-	return !g.hasRoom(ctx, d, g.cfg.Local, &d.local) && !g.takeInProcess(ctx, d, v, g.cfg.Local, &d.local, 0) ||
-		!g.hasRoom(ctx, d, g.cfg.Async, &d.async) && !g.takeAsync(ctx, d, v)
+	if !g.hasRoom(ctx, d, g.cfg.Local, &d.local) && !g.takeInProcess(ctx, d, v, g.cfg.Local, &d.local, 0) {
+		return true
+	}
+	return !g.hasRoom(ctx, d, g.cfg.Async, &d.async) && !g.takeAsync(ctx, d, v)
 }
 
 // hasRoom reports whether a store of this process would allow the charges of a group. It charges nothing.

@@ -102,15 +102,15 @@ func (h *ruleState) evaluateCandidate(c *candidate, now time.Time) bool {
 	sum := h.counts.SumOf(c.watch)
 	required := h.currentThresholds(c)
 	c.update(&required, sum, now)
-	second := h.second
+	reached := h.second
 	if h.judgesBefore {
 		if !c.isHot() {
-			second--
+			reached--
 		}
 		h.evaluateBefore(c, &required, sum)
 	}
 	if !wasHot && c.isHot() {
-		c.since, c.thresholdSecond, c.peak, c.seen = now, second, 0, false
+		c.since, c.thresholdSecond, c.peak, c.seen = now, reached, 0, false
 	}
 	if h.judgesBefore {
 		sum = max(sum, h.counts.BeforeOf(c.watch))

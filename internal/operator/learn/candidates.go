@@ -193,8 +193,8 @@ const (
 	leastOfView  = 20 // values of a parameter that is named like a view
 )
 
-// leastClients returns the minimum number of clients of a viral value, or 0 if clients are not known.
-func (p *Proposal) leastClients() int64 {
+// clientsOfViral returns the minimum number of clients of a viral value, or 0 if clients are not known.
+func (p *Proposal) clientsOfViral() int64 {
 	if p.minClients == 0 {
 		return 0
 	}
@@ -293,6 +293,6 @@ func (p *Proposal) setRestThreshold(others []*measured, seen int64) {
 	p.restMost = highestScore(others, 0)
 	files := slices.DeleteFunc(slices.Clone(others), func(m *measured) bool { return !m.isFile() })
 	others = slices.DeleteFunc(others, (*measured).isFile)
-	p.rest = chooseThreshold(others, float64(seen), p.clock.timeSpan(), false, p.leastClients())
+	p.rest = chooseThreshold(others, float64(seen), p.clock.timeSpan(), false, p.clientsOfViral())
 	p.rest.raiseAbove(highestScore(files, p.rest.index))
 }

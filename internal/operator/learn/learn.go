@@ -168,7 +168,7 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 	for _, c := range all {
 		p.dropped += c.peaks.dropped + c.others.dropped
 		byPlace[c.at] = append(byPlace[c.at], c)
-		fit[c] = c.setThreshold(p.clock.timeSpan(), p.leastClients()) && p.squeezed == ""
+		fit[c] = c.setThreshold(p.clock.timeSpan(), p.clientsOfViral()) && p.squeezed == ""
 	}
 	for _, pl := range p.survey.places {
 		here := byPlace[pl]

@@ -60,18 +60,18 @@ func isSteady(m *measured, index int, span time.Duration) bool {
 // enough. apart is true if the keys are values of one parameter, of which one can stand apart from the others. A viral
 // value has at least the given number of clients in the window.
 func chooseThreshold(keys []*measured, values float64, span time.Duration, apart bool, clients int64) threshold {
+	var all [len(windows)]threshold
 	var best threshold
 	for i := range windows {
-		t := thresholdInWindow(keys, i, values, span, apart, clients)
-		if t.ratio >= strongGap && t.requests >= usefulThreshold && t.viral > best.viral {
-			best = t
+		all[i] = thresholdInWindow(keys, i, values, span, apart, clients)
+		if t := &all[i]; t.ratio >= strongGap && t.requests >= usefulThreshold && t.viral > best.viral {
+			best = *t
 		}
 	}
 	if best.hasViralValues() {
 		return best
 	}
-	for i := range windows {
-		t := thresholdInWindow(keys, i, values, span, apart, clients)
+	for _, t := range all {
 		switch {
 		case t.hasViralValues() && t.requests >= usefulThreshold:
 			return t
@@ -82,12 +82,12 @@ func chooseThreshold(keys []*measured, values float64, span time.Duration, apart
 	if best.hasViralValues() {
 		return best
 	}
-	for i := range windows {
-		if best = thresholdInWindow(keys, i, values, span, apart, clients); best.requests >= usefulThreshold {
-			break
+	for _, t := range all {
+		if t.requests >= usefulThreshold {
+			return t
 		}
 	}
-	return best
+	return all[len(all)-1]
 }
 
 // thresholdInWindow finds the widest gap, or the lowest strong gap, between the scores of the highest keys. Steady keys

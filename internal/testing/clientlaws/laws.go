@@ -116,11 +116,8 @@ func (l Law) Run(t testing.TB, decide func(process int, now time.Time, req *hott
 		steps := []time.Duration{0, 0, 0, 0, 0, 0, 0, l.Unit / 50, l.Unit / 7, l.Unit, 2*l.Unit + l.Unit/3}
 		now = now.Add(steps[rnd.IntN(len(steps))]).Truncate(time.Microsecond)
 		req, process := l.randomRequest(rnd), rnd.IntN(max(l.Processes, 1))
-		want, byKey := o.decide(process, now, req)
+		want := o.decide(process, now, req)
 		v := decide(process, now, req)
-		if v.Reason == hottype.ReasonHot && !byKey.Allowed {
-			want = byKey // a remembered denial of the key needs no look at the windows
-		}
 		if got := answerOf(&v, &want); got != want {
 			t.Fatalf("seed %d, request %d to process %d, %s %s of %s, %.200q from a proxy %v, cost %d, at %v:\n"+
 				" got %+v\nwant %+v", l.Seed, i, process, req.Method, req.Target, req.Client, req.Header, req.FromProxy,

@@ -44,10 +44,10 @@ type window struct {
 	subject limit.Subject
 }
 
-// decide returns the answer of all limits, and of the limit of the key alone.
-func (o *oracle) decide(process int, now time.Time, req *hottype.Request) (answer, byKey Answer) {
+// decide returns the answer of all limits.
+func (o *oracle) decide(process int, now time.Time, req *hottype.Request) (answer Answer) {
 	cost, list, onlyFixed := max(req.Cost, 1), o.windowsOf(req), true
-	answer.Allowed, byKey.Allowed = true, true
+	answer.Allowed = true
 	for _, w := range list {
 		at := now.Add(o.Ahead(&w.subject))
 		left := o.remaining(process, &w, at)
@@ -58,7 +58,6 @@ func (o *oracle) decide(process int, now time.Time, req *hottype.Request) (answe
 			continue
 		}
 		if w.reason == hottype.ReasonHot {
-			byKey = Answer{Reason: w.reason, Rule: w.rule, Key: w.key}
 			onlyFixed = false // it may be in another store, whose wait is not asked for then
 		}
 		if answer.Allowed {
@@ -80,7 +79,7 @@ func (o *oracle) decide(process int, now time.Time, req *hottype.Request) (answe
 	for _, w := range list {
 		o.asked[asked{w.id, process}] = len(o.allowed)
 	}
-	return answer, byKey
+	return answer
 }
 
 // remaining returns the cost that a window allows now, as far as a process knows.

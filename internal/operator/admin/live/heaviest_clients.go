@@ -38,9 +38,10 @@ type sampledShare struct {
 	n     uint64
 }
 
-// traffic joins the samples of the last minute's requests of the running limiters. Each limiter is weighted by its
-// rate. The sum of all shares is 1.
-func (s *Service) traffic(now time.Time) (t past.Traffic) {
+// Traffic returns a sample of the last minute's requests, which joins the samples of the running limiters. Each limiter
+// is weighted by its rate. The sum of all shares is 1.
+func (s *Service) Traffic(now time.Time) (t past.Traffic) {
+	t.Requests = s.Requests(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := 0.0
@@ -79,41 +80,33 @@ func (s *Service) traffic(now time.Time) (t past.Traffic) {
 	return t
 }
 
-// Traffic returns a sample of the last minute's requests.
-func (s *Service) Traffic(now time.Time) past.Traffic {
-	t := s.traffic(now)
-	t.Requests = s.Requests(now)
-	return t
-}
-
-// clientSamples adds up the samples of the last minute's requests by client and class.
-func (s *Service) clientSamples(now time.Time) (shares map[sampledClient]sampledShare, sampled uint64) {
-	t := s.traffic(now)
-	shares = map[sampledClient]sampledShare{}
+// addSamples adds up the samples by client and class.
+func addSamples(t *past.Traffic) map[sampledClient]sampledShare {
+	shares := map[sampledClient]sampledShare{}
 	for _, one := range t.Samples {
 		of := sampledClient{one.Client, one.Class}
 		was := shares[of]
 		shares[of] = sampledShare{was.share + one.Share, was.n + one.N}
 	}
-	return shares, t.Sampled
+	return shares
 }
 
 // Clients returns the clients of a sample of the last minute's requests, heaviest first, and the number of sampled
 // requests.
 func (s *Service) Clients(now time.Time) (list []changes.ClientShare, sampled uint64) {
-	shares, sampled := s.clientSamples(now)
-	for of, v := range shares {
+	t := s.Traffic(now)
+	for of, v := range addSamples(&t) {
 		list = append(list, changes.ClientShare{Client: of.client, Class: of.class, Share: v.share})
 	}
 	slices.SortFunc(list, func(a, b changes.ClientShare) int {
 		return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Client, b.Client))
 	})
-	return list, sampled
+	return list, t.Sampled
 }
 
 // heaviestClients returns the clients and networks of which several requests were sampled, heaviest first.
 func (s *Service) heaviestClients(now time.Time) []HeavyClient {
-	shares, _ := s.clientSamples(now)
+	t := s.Traffic(now)
 	found := map[string]*HeavyClient{}
 	add := func(name, kind string, v sampledShare, class string) *HeavyClient {
 		c := found[name]
@@ -126,7 +119,7 @@ func (s *Service) heaviestClients(now time.Time) []HeavyClient {
 		return c
 	}
 	members := map[string]map[string]bool{}
-	for of, v := range shares {
+	for of, v := range addSamples(&t) {
 		network := networkOf(of.client)
 		if network == "" {
 			add(of.client, "", v, of.class).Clients = 1
@@ -140,14 +133,13 @@ func (s *Service) heaviestClients(now time.Time) []HeavyClient {
 		members[network][of.client] = true
 		add(network, rules.TargetCIDR, v, "").Clients = len(members[network])
 	}
-	requests := s.Requests(now)
 	list := make([]HeavyClient, 0, len(found))
 	for name, c := range found {
 		if c.sampled < past.MinSamples || c.Kind == rules.TargetCIDR && len(members[name]) == 1 {
 			continue
 		}
-		if requests > 0 {
-			c.Requests = web.Rounded(requests * c.Share)
+		if t.Requests > 0 {
+			c.Requests = web.Rounded(t.Requests * c.Share)
 		}
 		list = append(list, *c)
 	}

@@ -94,8 +94,8 @@ func tryWindows(t *Traffic, now, next *rulesAt) *WindowTrials {
 
 // windowNames returns the names of the rules with windows of clients, and "" if all requests have some.
 func windowNames(set *rules.Set) (names []string) {
-	if of := func(c *rules.Class) bool { return c.Fixed != nil || c.Sliding != nil }; set.IP.Fixed != nil ||
-		set.IP.Sliding != nil || slices.ContainsFunc(set.Classes, of) {
+	ofClass := func(c *rules.Class) bool { return c.Fixed != nil || c.Sliding != nil }
+	if set.IP.Fixed != nil || set.IP.Sliding != nil || slices.ContainsFunc(set.Classes, ofClass) {
 		names = append(names, "")
 	}
 	for _, r := range set.Rules {
