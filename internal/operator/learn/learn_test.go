@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -167,6 +168,40 @@ func TestLearn_DoubtsClientsThatAreAllOrOne(t *testing.T) {
 		if set.IP.Fixed != nil || set.IP.Sliding != nil ||
 			!strings.Contains(strings.ReplaceAll(file, "\n# ", " "), want) {
 			t.Error(file)
+		}
+	}
+}
+
+// Where most requests keep a key of their own, the file says by which parameters.
+func TestLearn_NamesParamsOfUniqueKeys(t *testing.T) {
+	t.Parallel()
+	words := []string{"red", "blue", "shoe", "hat", "coat", "bag", "men", "kids", "sale", "big", "new"}
+	for name, c := range map[string]struct {
+		target func(r *rand.Rand) string
+		want   string
+	}{
+		"searches": {func(r *rand.Rand) string {
+			query := "/search?q=" + words[r.IntN(11)]
+			for range 3 {
+				query += "+" + words[r.IntN(11)]
+			}
+			return fmt.Sprint(query, "+", r.IntN(900))
+		}, "requested twice: q of /search (3,000 requests, a new value in 100 %)."},
+		"documents": {func(r *rand.Rand) string { return fmt.Sprintf("/doc/%x/print", r.Uint64()) },
+			"requested twice: id of /doc/{id}/print (3,000 requests, a new value in 100 %)."},
+		"pages": {func(r *rand.Rand) string { return fmt.Sprint("/topic?id=", r.IntN(300)) }, ""},
+	} {
+		var log strings.Builder
+		r := rand.New(rand.NewPCG(1, 1))
+		for n := range 3000 {
+			fmt.Fprintf(&log, "81.2.%d.%d - - [14/Nov/2023:22:%02d:%02d +0000] \"GET %s HTTP/1.1\" 200 1\n",
+				r.IntN(3), r.IntN(250), n/60, n%60, c.target(r))
+		}
+		file, _ := written(t, []byte(log.String()))
+		text := strings.ReplaceAll(file, "\n# ", " ")
+		if found := strings.Contains(text, "Nothing can be found"); found != (c.want != "") ||
+			!strings.Contains(text, c.want) {
+			t.Errorf("%s: no %q in\n%s", name, c.want, file)
 		}
 	}
 }

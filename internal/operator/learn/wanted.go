@@ -66,3 +66,27 @@ func (p *Proposal) listWanted(others []*measured) error {
 	}
 	return nil
 }
+
+// describeUniqueKeys names the parameters by which most requests have a key of their own, so that none of their values
+// can become hot.
+func (p *Proposal) describeUniqueKeys() []string {
+	var named []string
+	for _, pl := range p.survey.places {
+		if slices.ContainsFunc(p.rules, func(r *proposed) bool { return r.at == pl }) {
+			continue
+		}
+		for _, t := range pl.params {
+			if (t.role == content || t.role == text) && t.values.uniqueShare() >= quietUnique &&
+				float64(t.values.requests) >= quietShare*float64(p.survey.requests) {
+				named = append(named, fmt.Sprintf("%s of %s (%s requests, a new value in %.0f %%)",
+					strings.TrimPrefix(t.name, "path."), pl.pattern, replay.Grouped(t.values.requests),
+					100*min(1, t.values.uniqueShare())))
+			}
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	return []string{"Nothing can be found among values that are hardly requested twice: " + strings.Join(named, ", ") +
+		". If such a parameter does not choose the page, add it to ignore."}
+}

@@ -67,6 +67,7 @@ func (p *Proposal) listCaveats() (all []string) {
 			"and there are no windows per client. Log the client's address or X-Forwarded-For, name public "+
 			"proxies in --ip.trusted_proxies, and learn again.")
 	}
+	all = append(all, p.describeUniqueKeys()...)
 	all = append(all, p.listDoubts()...)
 	if p.visitors.dropped > 0 {
 		all = append(all, fmt.Sprintf("%s requests are by clients beyond the %s that are tracked.",
@@ -232,6 +233,9 @@ func (p *Proposal) writeCatchAll(f *file) {
 	case t.hasViralValues():
 		f.writeComment("    ", "Most requests for one of them in %d s: %s. The threshold is in the gap.",
 			t.window, formatGap(t))
+	case p.restMost == 0:
+		f.writeComment("    ", "The most for one of them in %d s: fewer than %d. This is 10 a second.", windows[0],
+			leastScore)
 	default:
 		f.writeComment("    ", "The most for one of them in %d s: %.0f. This is twice that, and at least "+
 			"10 a second.", windows[0], p.restMost)
