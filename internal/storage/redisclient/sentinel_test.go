@@ -45,7 +45,7 @@ func TestClient_SurvivesFailoverUnderLoad(t *testing.T) {
 			l := startLoad(t, redislimits.New(c))
 			redistest.Eventually(t, "load", func() bool { return l.allowed.Load() > 100 })
 			before := l.allowed.Load()
-			redistest.Eventually(t, "the replica to hear that", func() bool { return l.allowed.Load() > before+500 })
+			s.AwaitReplica(t)
 			fail(t, s)
 			s.AwaitSwitch(t)
 			switched, allowed := time.Now(), l.allowed.Load()

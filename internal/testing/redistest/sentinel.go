@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
@@ -81,6 +82,21 @@ func startSentinel(t testing.TB, host, port string) *Server {
 
 // Addrs returns host:port of the Sentinels.
 func (s *Sentinels) Addrs() []string { return addrs(s.Nodes) }
+
+// AwaitReplica waits until the replica has all that the master has now.
+func (s *Sentinels) AwaitReplica(t testing.TB) {
+	t.Helper()
+	c := s.Master.Client().Conn() // WAIT asks about the writes of its connection
+	defer c.Close()
+	Eventually(t, "the replica to have all", func() bool {
+		ctx := context.Background()
+		if err := c.Set(ctx, "redistest:marker", 1, 0).Err(); err != nil {
+			return false
+		}
+		replicas, err := c.Wait(ctx, 1, time.Second).Result()
+		return err == nil && replicas > 0
+	})
+}
 
 // AwaitSwitch waits until all Sentinels name the replica as the master. On a busy machine they begin a fail-over more
 // than once, and do nothing for half a minute after each stall.
