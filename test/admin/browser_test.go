@@ -504,10 +504,22 @@ func says(selector, text string) chromedp.Action[chromedp.Void] {
 // clickOn waits for an element and clicks it.
 func clickOn(selector string) chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(until(fmt.Sprintf("document.querySelector(%q)?.checkVisibility()", selector)),
-		chromedp.Click(chromedp.CSS(selector)))
+		whileDrawn(chromedp.Click(chromedp.CSS(selector))))
+}
+
+// whileDrawn repeats an action whose element the page drew again between finding and using it, so that nothing was done.
+func whileDrawn(action chromedp.Action[chromedp.Void]) chromedp.Action[chromedp.Void] {
+	return func(ctx context.Context, t *chromedp.Target) (v chromedp.Void, err error) {
+		for {
+			v, err = action(ctx, t)
+			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "Could not find node") {
+				return v, err
+			}
+		}
+	}
 }
 
 func fill(selector, text string) chromedp.Action[chromedp.Void] {
 	empty := until(fmt.Sprintf("document.querySelector(%q).select() ?? true", selector))
-	return chromedp.Steps(empty, chromedp.SendKeys(chromedp.CSS(selector), text))
+	return chromedp.Steps(empty, whileDrawn(chromedp.SendKeys(chromedp.CSS(selector), text)))
 }
