@@ -190,6 +190,19 @@ func TestFoldChildren_IgnoresCommonParams(t *testing.T) {
 	}
 }
 
+// Summaries show no value of a parameter that names a secret.
+func TestHideSecrets_KeepsOtherValues(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{
+		"/login?token=geheim": "/login?token=…", "topic?id=1": "topic?id=1", "/login": "/login",
+		"all?a=1&access_token=x%3Dy&b=2": "all?a=1&access_token=…&b=2", "all?flag&sid=5": "all?flag&sid=…",
+	} {
+		if got := hideSecrets(key); got != want {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+}
+
 // If more than a tenth of all requests would be denied, the text names the clients.
 func TestSummaryLines_NamesDeniedClients(t *testing.T) {
 	t.Parallel()

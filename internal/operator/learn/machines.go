@@ -229,7 +229,7 @@ func (d *described) String() string {
 	text := fmt.Sprintf("%s (%s requests, up to %s in a minute", replay.Fit(replay.Printable(d.name), 40),
 		replay.Grouped(d.requests), replay.Grouped(int64(d.peak60s)))
 	if d.usual != "" {
-		text += ", most for " + replay.Fit(replay.Printable(d.usual), 100)
+		text += ", most for " + replay.Fit(replay.Printable(hideSecrets(d.usual)), 100)
 	}
 	return text + ")"
 }

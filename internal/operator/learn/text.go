@@ -191,7 +191,7 @@ func formatKeys(spans []replay.Span) string {
 	})
 	var list []string
 	for _, k := range keys[:min(10, len(keys))] {
-		list = append(list, replay.Fit(replay.Printable(string(k)), 100))
+		list = append(list, replay.Fit(replay.Printable(hideSecrets(string(k))), 100))
 	}
 	if more := len(keys) - len(list); more > 0 {
 		list = append(list, fmt.Sprintf("and %d more", more))

@@ -62,9 +62,25 @@ func (p *Proposal) listWanted(others []*measured) error {
 	})
 	for _, w := range all[:min(len(all), maxWanted)] {
 		p.wanted = append(p.wanted, fmt.Sprintf("%s (%.0f %% of the requests for pages)",
-			replay.Fit(replay.Printable(w.key), 100), 100*float64(w.usual)/float64(requests)))
+			replay.Fit(replay.Printable(hideSecrets(w.key)), 100), 100*float64(w.usual)/float64(requests)))
 	}
 	return nil
+}
+
+// hideSecrets returns a key without the values of parameters that belong to one person or one request by their names,
+// such as token, because summaries are pasted where logs are not.
+func hideSecrets(key string) string {
+	path, query, ok := strings.Cut(key, "?")
+	if !ok {
+		return key
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		if name, _, ok := strings.Cut(pair, "="); ok && matchesAny(secrets, name) {
+			pairs[i] = name + "=…"
+		}
+	}
+	return path + "?" + strings.Join(pairs, "&")
 }
 
 // describeUniqueKeys names the parameters by which most requests have a key of their own, so that none of their values
