@@ -12,9 +12,10 @@ const burst = 16
 // attribution is the client of added requests, or the client sketch of another process, or unknown. origin is the
 // origin of most of them.
 type attribution struct {
-	client hottype.Client
-	sketch *hottype.ClientSketch
-	origin hottype.Origin
+	client   hottype.Client
+	sketch   *hottype.ClientSketch
+	origin   hottype.Origin
+	requests int64
 }
 
 // addClient records the client of the n requests that at has just counted. The caller holds the shard's lock. For most
@@ -38,7 +39,7 @@ func (t *Tally) addClient(sh *shard, at *slot, n int64, from *attribution) {
 
 // isTracked reports whether the clients of a key are recorded.
 func (t *Tally) isTracked(at *slot) bool {
-	return at.sketch != 0 || at.n >= burst || t.tracked.Load().has(at.hash)
+	return at.sketch != 0 || at.requests >= burst || t.tracked.Load().has(at.hash)
 }
 
 // sketches holds the client sketches of one table. Their memory is used again by the next flush, and halved when a

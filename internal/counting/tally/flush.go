@@ -142,7 +142,7 @@ func (t *Tally) swapTables(j int) []*table {
 //
 //	Added = Flushed + DroppedFull + DroppedSink
 type Stats struct {
-	Added   uint64 `metric:"hotparam_tally_added_total" help:"Requests counted."`
+	Added   uint64 `metric:"hotparam_tally_added_total" help:"Requests counted. Rules with a cost count microseconds, bytes or thousandths, here and in the other counters."`
 	Flushed uint64 `metric:"hotparam_tally_flushed_total" help:"Counted requests whose sums were sent."`
 	// DroppedFull found no room: more than MaxKeys or MaxBytes in one flush.
 	DroppedFull uint64 `metric:"hotparam_tally_dropped_full_total" help:"Requests not counted because too many keys were requested within one flush interval."`

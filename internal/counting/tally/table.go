@@ -22,6 +22,7 @@ type slot struct {
 	sketch   int32  // place of the clients' sketch + 1, or 0 if not tracked
 	origin   uint32 // with votes: where most of n come from
 	votes    int64
+	requests int64 // by which keys are compared, because n may be of a cost
 }
 
 // table is an open-addressing hash table with the bytes of its keys beside it. It is not safe for concurrent use: a
@@ -46,12 +47,13 @@ func newTable() *table {
 func (t *table) add(r *budget, h uint64, key []byte, second, n int64, from *attribution) *slot {
 	if s := t.find(h, key, second); s.n != 0 {
 		s.n = sum(s.n, n)
+		s.requests += from.requests
 		return s
 	}
 	if !t.admitPair(r, from.origin.Tag) || !r.reserve(len(key)) {
 		return nil
 	}
-	return t.insert(h, key, second, n)
+	return t.insert(h, key, second, n, from.requests)
 }
 
 // admitPair counts a new pair for its origin, and returns false if the origin has had its part. Without this bound one
@@ -75,22 +77,24 @@ func (s *slot) addVotes(from hottype.Origin) {
 }
 
 // addKnown counts n for a pair that is in the table, or returns nil.
-func (t *table) addKnown(h uint64, key []byte, second, n int64) *slot {
+func (t *table) addKnown(h uint64, key []byte, second, n, requests int64) *slot {
 	s := t.find(h, key, second)
 	if s.n == 0 {
 		return nil
 	}
 	s.n = sum(s.n, n)
+	s.requests += requests
 	return s
 }
 
 // insert adds a pair that is not in the table.
-func (t *table) insert(h uint64, key []byte, second, n int64) *slot {
+func (t *table) insert(h uint64, key []byte, second, n, requests int64) *slot {
 	if (t.used+1)*4 > len(t.slots)*3 {
 		t.resize(2 * len(t.slots))
 	}
 	s := t.find(h, key, second)
-	*s = slot{hash: h, off: uint32(len(t.arena)), len: uint32(len(key)), second: second, n: n}
+	*s = slot{hash: h, off: uint32(len(t.arena)), len: uint32(len(key)), second: second, n: n,
+		requests: requests}
 	t.arena = append(t.arena, key...)
 	t.used++
 	return s
@@ -140,9 +144,9 @@ func (t *table) merge(other *table) {
 			continue
 		}
 		key := other.keyOf(o)
-		s := t.addKnown(o.hash, key, o.second, o.n)
+		s := t.addKnown(o.hash, key, o.second, o.n, o.requests)
 		if s == nil {
-			s = t.insert(o.hash, key, o.second, o.n)
+			s = t.insert(o.hash, key, o.second, o.n, o.requests)
 		}
 		s.addVotes(hottype.Origin{Tag: o.origin, N: o.votes})
 		if o.sketch > 0 {

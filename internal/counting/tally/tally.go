@@ -106,20 +106,27 @@ func New(cfg Config) *Tally {
 // the tables have room. n below 1 adds no requests. BenchmarkAdd: 27 ns for a known key; two cores do twice as much as
 // one, both on one key and on many.
 func (t *Tally) Add(key []byte, second, n int64) {
-	t.add(key, second, n, &attribution{})
+	t.add(key, second, n, &attribution{requests: n})
 }
 
 // AddFrom adds requests of one client, which is recorded if the key is among the heaviest (see Config.TrackClients). It
 // may be the unknown client.
 func (t *Tally) AddFrom(key []byte, second, n int64, client hottype.Client) {
-	t.add(key, second, n, &attribution{client: client, origin: hottype.Origin{Tag: origins.Network(&client), N: n}})
+	t.AddCost(key, second, n, n, client)
+}
+
+// AddCost adds what requests of one client cost, in whole units of their rule. The rest of a cost of which a part was
+// added before has no requests.
+func (t *Tally) AddCost(key []byte, second, cost, requests int64, client hottype.Client) {
+	t.add(key, second, cost, &attribution{client: client, requests: requests,
+		origin: hottype.Origin{Tag: origins.Network(&client), N: cost}})
 }
 
 // AddCount adds a count that another process has summed. Its client sketch, if it has one, is merged; no part of c is
 // kept.
 func (t *Tally) AddCount(c hottype.Count) {
 	var buf [256]byte
-	t.add(append(buf[:0], c.Key...), c.Second, c.N, &attribution{sketch: c.Clients, origin: c.Origin})
+	t.add(append(buf[:0], c.Key...), c.Second, c.N, &attribution{sketch: c.Clients, origin: c.Origin, requests: c.N})
 }
 
 func (t *Tally) add(key []byte, second, n int64, from *attribution) {
@@ -160,7 +167,7 @@ func (t *Tally) addWhenFull(full *coreShards, p pair, n int64, from *attribution
 	for l := full.next; l != full; l = l.next {
 		s := l.shardOf(p.hash)
 		s.mu.Lock()
-		at := s.cur.addKnown(p.hash, p.key, p.second, n)
+		at := s.cur.addKnown(p.hash, p.key, p.second, n, from.requests)
 		if at != nil {
 			s.added += uint64(n)
 			t.addClient(s, at, n, from)

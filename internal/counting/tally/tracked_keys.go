@@ -81,14 +81,23 @@ func (k *keyScores) add(t *table) {
 
 // hasPlace reports whether a new key gets a place while the memory is full.
 func (k *keyScores) hasPlace(s *slot) bool {
-	c := origins.Claim{Weight: float64(s.n), Network: hottype.Origin{Tag: s.origin, N: s.votes}}
-	return (s.n >= 2 || k.line.Spare()) && !k.line.Below(&c)
+	c := origins.Claim{Weight: float64(s.requests), Network: hottype.Origin{Tag: s.origin, N: s.votesOfRequests()}}
+	return (s.requests >= 2 || k.line.Spare()) && !k.line.Below(&c)
+}
+
+// votesOfRequests returns the votes for the origin as a number of requests: the same part of the requests as the votes
+// are of the counts.
+func (s *slot) votesOfRequests() int64 {
+	if s.requests == s.n {
+		return s.votes
+	}
+	return int64(float64(s.votes) / float64(s.n) * float64(s.requests))
 }
 
 // withSlot returns the score with the requests of a slot added.
 func (v score) withSlot(s *slot) score {
-	v.n += float64(s.n)
-	switch votes := float64(s.votes); {
+	v.n += float64(s.requests)
+	switch votes := float64(s.votesOfRequests()); {
 	case s.origin == v.network:
 		v.votes += votes
 	case votes > v.votes:

@@ -76,7 +76,8 @@ type sums struct {
 	cur int64 // in the current second; its pair has no n of its own
 	// left is the count of the key in the second that left the window last, and leftAt holds the low bits of the second
 	// in which it left, so that no turn has to visit the key to clear it.
-	left, leftAt uint32
+	left   int64
+	leftAt uint32
 	// pairs is the number of pairs of the key in all slots.
 	pairs int32
 	watch int32 // number of its watch plus one, or 0 without a watch

@@ -1,7 +1,5 @@
 package window
 
-import "math"
-
 // A count that comes after its second is judged also by the window that ended with the second before the current one.
 // For that window each key holds its count in the second that left last; see docs/adr/0010-windows-are-bounded.md.
 
@@ -26,20 +24,19 @@ func (c *Counter) lateResult(i int, v *sums) Added {
 	return Added{Place: i, Sum: v.sum, Before: before, Crossed: most >= c.limit && c.crossesThreshold(v, most)}
 }
 
-// addLeft adds n to the count of the key in the second that left the window when second now began. A count that does
-// not fit in 32 bits becomes a lower bound.
+// addLeft adds n to the count of the key in the second that left the window when second now began.
 func (v *sums) addLeft(now, n int64) {
 	if v.leftAt != uint32(now) {
 		v.left, v.leftAt = 0, uint32(now)
 	}
-	v.left = uint32(min(int64(v.left)+n, math.MaxUint32))
+	v.left += n
 }
 
 func (v *sums) leftCount(now int64) int64 {
 	if v.leftAt != uint32(now) {
 		return 0
 	}
-	return int64(v.left)
+	return v.left
 }
 
 // sumBefore returns the sum over the window that ended when the current second began, with the counts that came later.
