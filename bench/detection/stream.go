@@ -32,7 +32,7 @@ type stream struct {
 }
 
 // threshold returns the count over the window at which a key is hot.
-func (s *stream) threshold() int64 { return s.set.Rules[0].Hot.Threshold() }
+func (s *stream) threshold() int64 { return s.set.Rules[0].Threshold() }
 
 // counts returns the counts of requests, one count each.
 func (s *stream) counts(ids []uint32, second int64, counts []hottype.Count) []hottype.Count {

@@ -75,6 +75,10 @@ func (c *counter) AddFrom(key []byte, second, n int64, _ hottype.Client) {
 	c.detector.Add(c.time(), hottype.Count{Key: hottype.Key(key), N: n, Second: second})
 }
 
+func (c *counter) AddCost(key []byte, second, cost, _ int64, client hottype.Client) {
+	c.AddFrom(key, second, cost, client)
+}
+
 // start starts the regular work of the processes.
 func (p *product) start() {
 	p.every(detectEvery, p.now+detectEvery, p.detect)

@@ -127,11 +127,12 @@ func (a *Adapter[C]) enforceAwaited(c C, w http.ResponseWriter, r *http.Request)
 	switch {
 	case d.Allowed:
 		a.SetHeader(w.Header(), d.Verdict)
+		tracker.SetHeader(w.Header())
 		tracker.HandlerStartedAfterBody(r)
 		if a.options.InContext {
 			*r = *r.WithContext(d.Context(r.Context()))
 		}
-		if a.options.Forwards && tracker.HoldsSlots() {
+		if a.options.Forwards && tracker.OutlivesClient() {
 			var ctx context.Context
 			ctx, d.end = httplimit.Outlive(r.Context(), httplimit.AbandonedFor)
 			*r = *r.WithContext(ctx)

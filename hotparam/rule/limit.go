@@ -163,6 +163,9 @@ type Upstream struct {
 	// URL for the proxy; read at start. A different URL for it in `proxy.upstream` or `proxy.upstreams` is an error.
 	// Default: `proxy.upstream` for `default`, `proxy.upstreams` for others.
 	URL string `name:"url"`
+	// The number of requests on which the upstream works at once, for rules with `cost: time`. More requests wait for
+	// it, and waiting costs nothing. All limiters together. Default: unknown, so that waiting counts as work.
+	Workers int `name:"workers" in:"1..100000"`
 	// `auto`, or `latency` (`auto`, `1ms` to `1m`), `quantile` (0.5 to 0.99) and `errors` (0.001 to 0.5): this part of
 	// all responses begins within the latency, and no larger part fails. Default: `auto`, `0.9`, `0.01`.
 	Target Target `name:"target"`

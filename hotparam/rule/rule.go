@@ -52,6 +52,13 @@ type Rule struct {
 	ParseAs ParseAs `name:"parse_as"`
 	// `true`: later rules count the request too.
 	Continue bool `name:"continue"`
+	// What a request counts for in `hot`: `requests`: for one; `time`: for the time until its response begins; `bytes`:
+	// for the bytes of its body; `response.NAME`: for the number in that field of the response, such as
+	// `response.X-Cost`. Rates are written in that unit: `500ms` or `1s` of time a second, `5MB` a second, a plain
+	// number; docs/detection.md#hot-by-cost.
+	Cost hottype.Cost `name:"cost" default:"requests"`
+	// With `cost: response.NAME`: `true`: clients get that field too.
+	ShowCost bool `name:"show_cost"`
 	// The conditions under which a key is hot. Required without `per_client`; with it and without `hot` no key of the
 	// rule is hot.
 	Hot Hot `name:"hot"`
@@ -120,14 +127,14 @@ func Params(names ...string) []Param {
 type Hot struct {
 	// A key is hot when its count over the window reaches `rate` x `window`. One of `rate`, `share`, `surge` is
 	// required.
-	Rate float64 `name:"rate" as:"rate"`
+	Rate float64 `name:"rate" as:"cost rate"`
 	// A key is hot when it has this share of all requests of its resource in the window, above 0 and at most 1.
 	// Default: off.
 	Share float64 `name:"share" in:"0..1"`
 	// A key is hot when its rate is this many times its past rate, above 1. Default: off.
 	Surge float64 `name:"surge" in:"1..1000000"`
 	// The minimum rate over the window at which `share` or `surge` makes a key hot. Required with them.
-	MinRate float64 `name:"min_rate" as:"rate"`
+	MinRate float64 `name:"min_rate" as:"cost rate"`
 	// Whole seconds, `1s` to `10m`. Short windows react sooner, long ones ignore peaks.
 	Window time.Duration `name:"window" in:"1s..10m" step:"1s" default:"5s"`
 	// Time for which a key must stay below the release threshold before it is cold, up to `1h`.
@@ -139,7 +146,7 @@ type Hot struct {
 	MaxHot int `name:"max_hot" in:"0..1000000" default:"1000"`
 	// The highest expected request rate of the rule, all keys together. If it is set, a number of counters that could
 	// miss a hot key is an error at start and at reload. Default: `detect.max_rate`.
-	MaxRate float64 `name:"max_rate" as:"rate"`
+	MaxRate float64 `name:"max_rate" as:"cost rate"`
 	// Each client counts for at most the threshold / `min_clients`, so one client in a loop makes no key hot. Up to
 	// `32`; `0`: no cap. docs/detection.md#loops-and-min_clients. Default: `0`.
 	MinClients int `name:"min_clients" in:"0..32"`

@@ -2,9 +2,7 @@ package rules
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/rule"
@@ -78,55 +76,4 @@ func (p *parser) checkAdaptive(r *Rule, v conf.Value) {
 	if !slices.Contains(names, name) {
 		v.At("limit").At("upstream").Fail("there is no upstream %q%s", name, conf.Suggest(name, names))
 	}
-}
-
-// LeastCount returns the minimum count that reaches a product of rates, seconds, shares and ratios. It is the only
-// rounding of thresholds and of release thresholds, and each of them is rounded once: a count reaches 0.7 of half of 5
-// requests if it reaches 1.75. In floating point a product such as 1.1 x 10 differs slightly from the whole number that
-// it means, so that an excess of a billionth or of the rounding error is ignored.
-func LeastCount(product float64) int64 {
-	if product >= math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(math.Ceil(product - 1e-9 - 1e-14*product))
-}
-
-// Threshold returns the count within Window at which a key is hot by Rate, or 0 without a Rate.
-func (h HotCriteria) Threshold() int64 { return LeastCount(h.RateCount()) }
-
-// RateCount and MinRateCount return the number of requests of Rate and MinRate within Window, not rounded.
-func (h HotCriteria) RateCount() float64    { return h.Rate * h.Window.Seconds() }
-func (h HotCriteria) MinRateCount() float64 { return h.MinRate * h.Window.Seconds() }
-
-// MinCount returns the minimum count within Window at which a key can be hot by any criterion, or 0 if there is no
-// criterion.
-func (h HotCriteria) MinCount() int64 {
-	least := h.Threshold()
-	if h.Share > 0 || h.Surge > 0 {
-		if other := max(1, LeastCount(h.MinRateCount())); least == 0 || other < least {
-			least = other
-		}
-	}
-	return least
-}
-
-// String describes when a key is hot: "200/s, or 10 times its past from 20/s on, over 5s".
-func (h HotCriteria) String() string {
-	var ways []string
-	if h.Rate > 0 {
-		ways = append(ways, fmt.Sprintf("%g/s", h.Rate))
-	}
-	if h.Share > 0 {
-		ways = append(ways, fmt.Sprintf("%g %% of the traffic from %g/s on", 100*h.Share, h.MinRate))
-	}
-	if h.Surge > 0 {
-		ways = append(ways, fmt.Sprintf("%g times its past from %g/s on", h.Surge, h.MinRate))
-	}
-	if len(ways) == 0 {
-		return "never"
-	}
-	if len(ways) == 1 && h.Rate > 0 {
-		return fmt.Sprintf("%s over %v", ways[0], h.Window)
-	}
-	return fmt.Sprintf("%s, over %v", strings.Join(ways, ", or "), h.Window)
 }

@@ -75,6 +75,7 @@ func (p *parser) compileSet(v conf.Value, d *rule.Set) {
 	p.checkPriorities(v.At("classes"))
 	p.checkOverrides()
 	p.warnOfLimits()
+	p.warnOfWaiting()
 }
 
 // checkUnique reports a name that an earlier entry has.
@@ -121,6 +122,7 @@ func (p *parser) compileRule(v conf.Value, c *rule.Rule) *Rule {
 	if c.Limit != nil && !v.At("limit").Broken() {
 		r.Limit, r.Values = limitOf(v.At("limit"), c.Limit)
 	}
+	r.compileCost(v, c)
 	r.PerClient = p.set.compilePerClient(v.At("per_client"), c.PerClient)
 	switch {
 	case v.Has("ignore") && !r.AllQuery:
@@ -192,20 +194,6 @@ func paramName(v conf.Value, name string) string {
 		v.Fail("%q: %q is not the name of a query parameter here; one of %s", conf.Cut(name), conf.Cut(rest), known)
 	}
 	return rest
-}
-
-// check reports criteria that are missing or without effect.
-func (h *HotCriteria) check(v conf.Value) {
-	relative := v.Has("share") || v.Has("surge")
-	switch {
-	case !v.Has("rate") && !relative:
-		v.At("rate").Fail("is missing; a key is hot by rate, share or surge")
-	case relative && !v.Has("min_rate"):
-		v.At("min_rate").Fail("is missing: the least rate of a key that is hot by share or surge, " +
-			"or one request in a quiet hour would be")
-	case v.Has("min_rate") && !relative:
-		v.At("min_rate").Fail("requires share or surge")
-	}
 }
 
 // compileTraits returns the traits of the preset in the field parse_as of v, with the traits that are set beside it.

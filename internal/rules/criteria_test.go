@@ -39,9 +39,10 @@ func TestParseHotCriteria(t *testing.T) {
 			t.Errorf("%s: %v", test.text, err)
 			continue
 		}
-		got := set.Rules[0].Hot
-		if diff := cmp.Diff(test.want, got); diff != "" || got.String() != test.says || got.MinCount() != test.least {
-			t.Errorf("%s: %q, least %d\n%s", test.text, got, got.MinCount(), diff)
+		got := set.Rules[0]
+		if diff := cmp.Diff(test.want, got.Hot); diff != "" || got.DescribeHot() != test.says ||
+			got.MinCount() != test.least {
+			t.Errorf("%s: %q, least %d\n%s", test.text, got.DescribeHot(), got.MinCount(), diff)
 		}
 	}
 }

@@ -270,7 +270,7 @@ func TestDefault(t *testing.T) {
 		t.Error(got)
 	}
 	r := s.RuleFor("/topic")
-	if err := r.Limit.Spec.Validate(); err != nil || !r.Limit.Set || r.Hot.Threshold() != 2500 ||
+	if err := r.Limit.Spec.Validate(); err != nil || !r.Limit.Set || r.Threshold() != 2500 ||
 		r.Limit.Spec.Limit != 100 || r.Limit.Spec.Window != time.Second || r.Limit.Spec.Burst != 200 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -158,7 +158,8 @@ func TestHotCriteriaAreCountedInWholeRequests(t *testing.T) {
 		{HotCriteria{Rate: 0.5, Window: 5 * time.Second, ReleaseRatio: 0.5}, 3, 2},
 		{HotCriteria{Rate: 7. / 86400, Window: time.Second, ReleaseRatio: 0.7}, 1, 1},
 	} {
-		if hot, cool := c.h.Threshold(), LeastCount(c.h.RateCount()*c.h.ReleaseRatio); hot != c.hot || cool != c.cool {
+		r := &Rule{Hot: c.h}
+		if hot, cool := r.Threshold(), LeastCount(r.CountOf(c.h.Rate)*c.h.ReleaseRatio); hot != c.hot || cool != c.cool {
 			t.Errorf("%+v: %d, %d, want %d, %d", c.h, hot, cool, c.hot, c.cool)
 		}
 	}
@@ -228,7 +229,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, r := range s.Rules {
-			if r.Limit.Set && r.Limit.Spec.Validate() != nil || r.Hot.MinCount() < 1 && r.PerClient == nil {
+			if r.Limit.Set && r.Limit.Spec.Validate() != nil || r.MinCount() < 1 && r.PerClient == nil {
 				t.Errorf("%q lets %+v pass", text, r)
 			}
 		}

@@ -43,7 +43,9 @@ func newSchema() *conf.Schema {
 			"algorithm": algorithmNames(),
 		},
 		Texts: map[string]conf.Text{
-			"rate":     {What: aRate, Parse: parsePerSecond, Check: checkPerSecond},
+			"rate": {What: aRate, Parse: parsePerSecond, Check: checkPerSecond},
+			"cost rate": {What: aRate, Parse: func(text string) (any, error) { return boxed(rule.ParseCostRate(text)) },
+				Check: checkCostRate},
 			"any rate": {What: aRate, Parse: parseAnyRate},
 			"bytes": {What: "a number of bytes such as 65536, 64KiB or 1MiB",
 				Unit: "bytes, such as 65536, 64KiB or 1MiB", Parse: parseBytes},
@@ -75,6 +77,8 @@ func parsePerSecond(text string) (any, error) {
 	return r.PerSecond(), err
 }
 
+func boxed(f float64, err error) (any, error) { return f, err }
+
 // parseAnyRate reads a rate as parsePerSecond does, and also a rate that is not a whole number per time, such as a
 // third, as a program writes it.
 func parseAnyRate(text string) (any, error) {
@@ -88,6 +92,14 @@ func parseAnyRate(text string) (any, error) {
 func checkPerSecond(perSecond float64) error {
 	_, err := rule.ParseRate(strconv.FormatFloat(perSecond, 'f', -1, 64))
 	return err
+}
+
+// checkCostRate also allows rates of bytes, which are beyond those of requests.
+func checkCostRate(perSecond float64) error {
+	if perSecond > rule.MaxRate {
+		return rule.CheckCostRate(perSecond)
+	}
+	return checkPerSecond(perSecond)
 }
 
 func readRate(v conf.Value, r *rule.Rate) {

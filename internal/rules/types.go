@@ -73,6 +73,9 @@ type Rule struct {
 	// ParseAs describes how the upstream behind the rule reads a target.
 	ParseAs  parseas.Traits
 	Continue bool
+	// Cost is what a request counts for in Hot, or "" if each counts for one.
+	Cost     hottype.Cost
+	ShowCost bool // clients get the field of the response that has the cost
 	Hot      HotCriteria
 	Limit    Limit
 	// PerClient holds the windows of each client for the requests of the rule, hot or not, or is nil if there are none.

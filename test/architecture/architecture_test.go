@@ -40,7 +40,7 @@ var layers = []struct {
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 		"internal/detection/history",
 		"internal/deciding/explain", "internal/deciding/fairness", "internal/deciding/adaptive",
-		"internal/deciding/verdict", "internal/deciding/visitorpass",
+		"internal/deciding/costs", "internal/deciding/verdict", "internal/deciding/visitorpass",
 		"internal/serving/httplimit", "internal/serving/auth",
 	}, "pure logic that can be tested like a table"},
 	{"files", false, []string{"internal/tlsfiles", "internal/dirlock", "internal/testing/freeport"},
@@ -132,7 +132,7 @@ var pure = []string{
 	"internal/counting/origins",
 	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 	"internal/detection/history", "internal/deciding/explain", "internal/deciding/fairness",
-	"internal/deciding/adaptive", "internal/deciding/visitorpass",
+	"internal/deciding/adaptive", "internal/deciding/costs", "internal/deciding/visitorpass",
 }
 
 type pkg struct {

@@ -101,7 +101,7 @@ func Run(ctx context.Context, opts Options) error {
 	defer s.site.Close()
 	rule := sets[limited].RuleFor("topic")
 	s.watch = newWatcher(hottype.NewKey("topic", fmt.Sprintf("id=%d", ViralTopic)),
-		rule.Hot.Threshold(), rule.Hot.Window, float64(rule.Limit.Spec.Limit), float64(rule.Limit.Spec.Burst))
+		rule.Threshold(), rule.Hot.Window, float64(rule.Limit.Spec.Limit), float64(rule.Limit.Spec.Burst))
 	settings := serveSettings(opts, s.site.Addr, state)
 	if s.local, err = program.NewLocal(ctx, settings, sets[limited], program.LocalOptions{
 		Version: config.Version(), OnChange: s.onChanges, Log: opts.Log,

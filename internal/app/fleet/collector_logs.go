@@ -27,6 +27,7 @@ type accessLog struct {
 	proxies            *rules.Set        // whose trusted proxies parser knows
 	fields             string            // the #Fields line of a log whose form is not known yet
 	malformed, skipped atomic.Uint64
+	unmeasured         atomic.Uint64 // requests of rules that count by cost
 }
 
 func (c *collector) openLogs(ctx context.Context) error {
@@ -68,6 +69,7 @@ func (c *collector) accessStats() (out metrics.AccessLogStats) {
 		out.Rejected += t.Rejected
 		out.Malformed += l.malformed.Load()
 		out.Skipped += l.skipped.Load()
+		out.Unmeasured += l.unmeasured.Load()
 	}
 	return out
 }
@@ -92,6 +94,10 @@ func (l *accessLog) Run(ctx context.Context) error {
 		matches := set.Match(&e.Request, &scratch)
 		for i := range matches {
 			l.collector.recordUse(set, &matches[i], e.Second, e.Request.Target)
+			if matches[i].Rule.Cost != "" {
+				l.unmeasured.Add(1)
+				continue
+			}
 			l.collector.tally.AddFrom(matches[i].Key, e.Second, 1, client)
 		}
 	})

@@ -18,13 +18,13 @@ func (s *State) keyLimits(index *rules.Overrides, r *rules.Rule, key hottype.Key
 	lim := r.LimitFor(key)
 	o, out := find(index, func(of *rules.Overrides) *rules.Override { return of.Find([]byte(key), s.At) },
 		string(key), ", hot or not")
-	text := fmt.Sprintf("rule %s: hot from %s, then", r.Name, r.Hot)
+	text := fmt.Sprintf("rule %s: hot from %s, then", r.Name, r.DescribeHot())
 	if key.Params() == canon.Malformed {
 		text = fmt.Sprintf("rule %s: malformed requests, hot or not:", r.Name)
 		if r.Malformed != rules.MalformedLimit {
 			return o, append(out, text+" "+string(r.Malformed))
 		}
-	} else if r.Hot.MinCount() == 0 {
+	} else if r.MinCount() == 0 {
 		return o, append(out, fmt.Sprintf("rule %s: no key is hot, because the rule has no hot", r.Name))
 	}
 	if f := lim.InFlight; f != nil {

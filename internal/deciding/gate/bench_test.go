@@ -39,6 +39,8 @@ type uncounted struct{}
 
 func (uncounted) AddFrom([]byte, int64, int64, hottype.Client) {}
 
+func (uncounted) AddCost([]byte, int64, int64, int64, hottype.Client) {}
+
 // drain is a tally.Sink that forgets.
 type drain struct{}
 

@@ -13,6 +13,10 @@ type clientRecorder map[hottype.Client]int64
 
 func (c clientRecorder) AddFrom(_ []byte, _, n int64, client hottype.Client) { c[client] += n }
 
+func (c clientRecorder) AddCost(key []byte, second, cost, _ int64, client hottype.Client) {
+	c.AddFrom(key, second, cost, client)
+}
+
 // The owner of an IPv6 prefix has 65,000 networks to send from. They are one client, for the windows and for the
 // Counter, and another prefix is another client.
 func TestOneIPv6PrefixIsOneClient(t *testing.T) {

@@ -68,6 +68,9 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *verdict.Verdict) {
 	if d.hasRefund && v.Allowed {
 		d.setRefund(v) // refund.go
 	}
+	if d.st.hasCosts {
+		g.measureCosts(d, v) // cost.go
+	}
 	g.recordDecision(d, v)
 }
 

@@ -121,6 +121,9 @@ func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Reque
 func (g *Gate) Count(now time.Time, req *hottype.Request) {
 	d := g.beginDecision(now, req)
 	g.countRequest(d)
+	if d.st.hasCosts {
+		g.countMeans(d)
+	}
 	g.releaseDecision(d)
 }
 
@@ -148,7 +151,7 @@ func (g *Gate) countRequest(d *decision) {
 			continue
 		}
 		d.st.uses.Record(m.Rule.Index, second, m.Key, d.req.Target)
-		if g.cfg.Counter != nil {
+		if g.cfg.Counter != nil && m.Rule.Cost == "" { // measureCosts counts the others
 			g.cfg.Counter.AddFrom(m.Key, second, 1, d.client)
 		}
 	}

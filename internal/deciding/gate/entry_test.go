@@ -24,6 +24,8 @@ type (
 
 func (brokenCounter) AddFrom([]byte, int64, int64, hottype.Client) { panic("counter") }
 
+func (brokenCounter) AddCost([]byte, int64, int64, int64, hottype.Client) { panic("broken") }
+
 func (brokenVerifier) Verified(time.Time, netip.Addr, string) bool { panic("verifier") }
 
 func (brokenStore) Take(context.Context, time.Time, []limit.Charge, []limit.Result) (bool, error) {
@@ -181,3 +183,7 @@ overrides: [{key: named, action: block}]
 type keysCounted []string
 
 func (k *keysCounted) AddFrom(key []byte, _, _ int64, _ hottype.Client) { *k = append(*k, string(key)) }
+
+func (k *keysCounted) AddCost(key []byte, second, cost, _ int64, client hottype.Client) {
+	k.AddFrom(key, second, cost, client)
+}

@@ -38,6 +38,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
+	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/deciding/guarded"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/deciding/visitorpass"
@@ -51,6 +52,7 @@ const DefaultBudget = 20 * time.Millisecond
 // *tally.Tally is a Counter.
 type Counter interface {
 	AddFrom(key []byte, second, n int64, client hottype.Client)
+	costs.Counter // AddCost
 }
 
 // Refunder refunds the charges of an allowed Take at time now.
@@ -146,6 +148,8 @@ type Gate struct {
 	slots  slots
 	// upstreams holds the upstreams that adaptive limits follow.
 	upstreams adaptive.Upstreams
+	// costs measures requests of rules that count by cost.
+	costs *costs.Meter
 
 	mu    sync.Mutex // guards live and index, and building the next state
 	live  rules.LiveOverrides
@@ -168,7 +172,7 @@ func New(cfg Config) *Gate {
 		cfg.Local = limit.NewMemory(limit.MemoryConfig{})
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	g := &Gate{cfg: cfg, live: rules.LiveOf(cfg.Overrides)}
+	g := &Gate{cfg: cfg, live: rules.LiveOf(cfg.Overrides), costs: costs.NewMeter(cfg.Counter)}
 	budget := cmp.Or(max(cfg.Budget, 0), DefaultBudget)
 	if cfg.Shared != nil {
 		g.shared = guarded.NewStore(cfg.Shared, budget, cfg.Log)
@@ -194,6 +198,7 @@ func (g *Gate) SetRules(set *rules.Set) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.upstreams.Configure(set)
+	g.costs.Configure(set)
 	g.cur.Store(g.newState(g.cur.Load(), set, g.live))
 }
 

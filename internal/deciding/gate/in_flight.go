@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,15 +57,18 @@ func (p *slotRequest) slotName(d *decision) string {
 	return p.space + d.client.String()
 }
 
-// NeedsSlot reports whether Begin would ask for a slot of a key, or of hot requests to an upstream. It decides and
-// counts nothing.
+// NeedsSlot reports whether Begin would ask for a slot of a key, or of hot requests to an upstream, or would measure
+// the time of the request. It decides and counts nothing.
 func (g *Gate) NeedsSlot(now time.Time, req *hottype.Request) bool {
-	if !g.cur.Load().hasSlots {
+	if st := g.cur.Load(); !st.hasSlots && !st.hasCosts {
 		return false
 	}
 	d, v := g.beginDecision(now, req), verdict.Verdict{}
 	defer g.releaseDecision(d)
 	d.releases = true
+	if slices.ContainsFunc(d.matches, func(m rules.Match) bool { return m.Rule.Cost == hottype.CostTime }) {
+		return true
+	}
 	g.findClass(d, &v)
 	g.findKeys(d, &v)
 	if d.st.adapts {

@@ -21,8 +21,8 @@ func (g *Gate) Passed(now time.Time, r PassedRequests) {
 	reason := hottype.ReasonCold
 	if len(r.Key) == 0 {
 		reason = hottype.ReasonNoRule
-	} else if g.cfg.Counter != nil {
-		g.cfg.Counter.AddFrom(r.Key, now.Unix(), r.N, g.Rules().IP.ClientOf(r.Client))
+	} else {
+		g.countPassed(now, &r)
 	}
 	if e := g.cfg.Hot.Lookup(r.Key, now); e != nil || !r.Allowed {
 		if reason = hottype.ReasonHot; e != nil {
@@ -38,6 +38,18 @@ func (g *Gate) Passed(now time.Time, r PassedRequests) {
 		verdicts = &shard.allowed
 	}
 	verdicts[reason].Add(uint64(r.N))
+}
+
+// countPassed counts requests under their key, by the mean cost if their rule counts by cost.
+func (g *Gate) countPassed(now time.Time, r *PassedRequests) {
+	set := g.Rules()
+	client := set.IP.ClientOf(r.Client)
+	switch rule := set.RuleFor(hottype.Key(r.Key).Resource()); {
+	case rule != nil && rule.Cost != "":
+		g.costs.CountMean(now.Unix(), r.Key, rule.Name, r.N, client)
+	case g.cfg.Counter != nil:
+		g.cfg.Counter.AddFrom(r.Key, now.Unix(), r.N, client)
+	}
 }
 
 // ChargeClient charges n requests that have passed to the windows of their client. The verdict denies the requests that

@@ -29,6 +29,10 @@ func (r *recorder) AddFrom(key []byte, _, n int64, _ hottype.Client) {
 	r.seen[string(key)] += n
 }
 
+func (r *recorder) AddCost(key []byte, second, cost, _ int64, client hottype.Client) {
+	r.AddFrom(key, second, cost, client)
+}
+
 func TestReport(t *testing.T) {
 	t.Parallel()
 	var counter recorder

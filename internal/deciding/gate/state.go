@@ -40,6 +40,7 @@ type state struct {
 	upstreams       *adaptive.Upstreams
 	defaultUpstream *adaptive.Upstream // nil if no limit follows the default upstream
 	adapts          bool               // some limit is adaptive
+	hasCosts        bool               // some rule counts by cost
 	maxKeys         int                // of set
 	proofs, grants  bool               // clients prove some class by a cookie; responses grant some class
 	hasSlots        bool               // some limit bounds how many requests of a key or upstream are in flight
@@ -107,7 +108,7 @@ func (g *Gate) newState(old *state, set *rules.Set, live rules.LiveOverrides) *s
 		set: set, live: live, maxKeys: set.MaxKeys(),
 		exact: g.shared != nil, async: g.cfg.Async != nil, exempt: exemptTable(set.IP.Exempt),
 		upstreams: up, defaultUpstream: up.Get(hottype.DefaultUpstream), adapts: len(set.AdaptiveUpstreams()) > 0,
-		proofs: set.UsesProofs(),
+		proofs: set.UsesProofs(), hasCosts: set.HasCosts(),
 		grants: slices.ContainsFunc(set.Classes, func(c *rules.Class) bool { return c.Granted }),
 	}
 	st.hasSlots = st.adapts || slices.ContainsFunc(set.Rules, boundsInFlight)

@@ -30,7 +30,9 @@ type Stats struct {
 
 	guarded.Stats
 	CachedDenials uint64 `metric:"hotparam_gate_cached_denials_total" help:"Requests denied without a call to the store, because its last denial is still in force."`
-	LocalErrors   uint64 `metric:"hotparam_gate_local_errors_total" help:"Failures of the limits in memory; always 0."`
+	// UnknownCosts counts requests of rules that count by cost before any request of the rule was measured.
+	UnknownCosts uint64 `metric:"hotparam_gate_unknown_costs_total" help:"Requests not counted because no request of their rule, which counts by cost, was measured before."`
+	LocalErrors  uint64 `metric:"hotparam_gate_local_errors_total" help:"Failures of the limits in memory; always 0."`
 	// Refunded is the cost that was refunded because of the status of the response. The shared store counts its refunds
 	// too.
 	Refunded uint64 `metric:"hotparam_gate_refunded_total" help:"Charges refunded because of the status of a response."`
@@ -138,8 +140,9 @@ func (s *shard) countVerdict(v *verdict.Verdict) {
 
 // Stats reads the counters. Each is exact, but they are not read at the same instant.
 func (g *Gate) Stats() Stats {
-	out := Stats{LocalErrors: g.stats.localErrors.Load(), Refunded: g.stats.refunded.Load(),
-		Panics: g.stats.panics.Load(), WouldDenyBy: g.stats.wouldDenyBy.all(),
+	out := Stats{LocalErrors: g.stats.localErrors.Load(), UnknownCosts: g.costs.Unknown(),
+		Refunded: g.stats.refunded.Load(),
+		Panics:   g.stats.panics.Load(), WouldDenyBy: g.stats.wouldDenyBy.all(),
 		AllowedBy: g.stats.allowedBy.all(), DeniedBy: g.stats.deniedBy.all()}
 	for i := range g.stats.shards {
 		g.stats.shards[i].addTo(&out)

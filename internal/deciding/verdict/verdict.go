@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/costs"
 )
 
 // Verdict is a verdict with the duties of the caller that lets the request pass.
@@ -24,6 +25,9 @@ type Verdict struct {
 	// Upstream names the upstream whose responses adapt limits, "" if there is none. A caller that forwards an allowed
 	// request reports its outcome to the gate.
 	Upstream string
+	// Work is the work of the upstream on an allowed request that is measured, or nil. A caller of Begin reports its
+	// parts.
+	Work *costs.Work
 }
 
 // Lease holds the slots of a request in flight. It ends by itself after the shortest TTL of its slots, unless it

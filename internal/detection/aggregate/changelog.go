@@ -70,7 +70,7 @@ func (l changeLog) logChange(c *detect.Change) {
 func (l changeLog) thresholdOf(rule string) string {
 	for _, r := range l.rules().Rules {
 		if r.Name == rule {
-			return r.Hot.String()
+			return r.DescribeHot()
 		}
 	}
 	return ""

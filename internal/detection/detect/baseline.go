@@ -38,7 +38,8 @@ type baseline struct {
 }
 
 func newBaseline(t *compiledRule, counters int) *baseline {
-	return &baseline{sums: heavyhitters.New(counters), ignored: int64(t.rule.Hot.MinRate / t.rule.Hot.Surge / 4)}
+	least := t.rule.Hot.MinRate * float64(t.rule.Cost.Unit())
+	return &baseline{sums: heavyhitters.New(counters), ignored: int64(least / t.rule.Hot.Surge / 4)}
 }
 
 // advance moves the baseline forward by some seconds. One call for several seconds has the result of one call for each,

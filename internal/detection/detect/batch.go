@@ -106,5 +106,5 @@ func (b *batch) requestRuns(rule int, tr *traffic, counts []hottype.Count) []req
 	return b.found
 }
 
-// maxRun bounds a count, so that a window can take the sum of a run.
-const maxRun = 1 << 31
+// maxRun bounds a count, so that a window can take the sum of a run, which has at most batchSize counts.
+const maxRun = 1 << 37

@@ -28,10 +28,12 @@ const defaultMaxHot = 10_000
 // compiledRule holds the conditions of a rule as counts over its window. It is immutable.
 type compiledRule struct {
 	rule   *rules.Rule
-	window int64      // seconds
-	rate   thresholds // of the rate criterion
-	least  int64      // the lowest count at which any criterion can make a key hot
-	maxHot int
+	window int64 // seconds
+	// perRate is the count in the window that stands for a rate of 1.
+	perRate float64
+	rate    thresholds // of the rate criterion
+	least   int64      // the lowest count at which any criterion can make a key hot
+	maxHot  int
 }
 
 // thresholds are the limits of one criterion. A key becomes hot when its count reaches hot, and may cool while it is
@@ -52,10 +54,11 @@ func compileRule(rule *rules.Rule) *compiledRule {
 	r := &compiledRule{
 		rule: rule, window: max(1, wholeSeconds(h.Window)), rate: noThresholds, least: never, maxHot: h.MaxHot,
 	}
+	r.perRate = float64(r.window * rule.Cost.Unit())
 	if h.Rate > 0 {
-		r.rate = r.thresholdsFor(h.RateCount())
+		r.rate = r.thresholdsFor(rule.CountOf(h.Rate))
 	}
-	if least := h.MinCount(); least > 0 { // else there is no criterion, and hot keys cool
+	if least := rule.MinCount(); least > 0 { // else there is no criterion, and hot keys cool
 		r.least = least
 	}
 	if r.maxHot <= 0 {
@@ -88,10 +91,10 @@ func (r *compiledRule) criteriaThresholds(total int64, past float64) (n [criteri
 	n = [criteria]thresholds{r.rate, noThresholds, noThresholds}
 	h := &r.rule.Hot
 	if h.Share > 0 {
-		n[byShare] = r.thresholdsFor(max(h.MinRateCount(), h.Share*float64(total)))
+		n[byShare] = r.thresholdsFor(max(r.rule.CountOf(h.MinRate), h.Share*float64(total)))
 	}
 	if h.Surge > 0 && past >= 0 {
-		n[bySurge] = r.thresholdsFor(max(h.MinRateCount(), h.Surge*past))
+		n[bySurge] = r.thresholdsFor(max(r.rule.CountOf(h.MinRate), h.Surge*past))
 	}
 	return n
 }

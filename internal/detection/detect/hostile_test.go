@@ -125,9 +125,9 @@ func TestNoFalseHotKeyAndNoneMissed(t *testing.T) {
 			for key := range m.counts["topic"] {
 				sum := m.sum(key)
 				_, is := hot[key]
-				release := rules.LeastCount(rule.Hot.RateCount() * rule.Hot.ReleaseRatio)
-				if is && sum < release || !is && sum >= rule.Hot.Threshold()+wrong {
-					t.Fatalf("%s with %d is hot: %v; threshold %d, error %d", key, sum, is, rule.Hot.Threshold(), wrong)
+				release := rules.LeastCount(rule.CountOf(rule.Hot.Rate) * rule.Hot.ReleaseRatio)
+				if is && sum < release || !is && sum >= rule.Threshold()+wrong {
+					t.Fatalf("%s with %d is hot: %v; threshold %d, error %d", key, sum, is, rule.Threshold(), wrong)
 				}
 			}
 		}

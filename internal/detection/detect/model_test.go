@@ -60,7 +60,7 @@ func (m *model) sumAt(key hottype.Key, second int64) (n int64) {
 func (m *model) look(now time.Time) {
 	for _, r := range m.set.Rules {
 		for key := range m.counts[r.Name] {
-			if m.rule(key) == r && m.cands[key] == nil && m.sum(key) >= r.Hot.Threshold() {
+			if m.rule(key) == r && m.cands[key] == nil && m.sum(key) >= r.Threshold() {
 				m.cands[key] = &judged{key: key, since: now}
 			}
 		}
@@ -69,7 +69,7 @@ func (m *model) look(now time.Time) {
 		r := m.rule(key)
 		c.sum = m.sum(key)
 		c.peak = max(c.peak, float64(c.sum)/r.Hot.Window.Seconds())
-		if c.sum >= rules.LeastCount(r.Hot.RateCount()*r.Hot.ReleaseRatio) {
+		if c.sum >= rules.LeastCount(r.CountOf(r.Hot.Rate)*r.Hot.ReleaseRatio) {
 			c.below = time.Time{}
 		} else if c.below.IsZero() {
 			c.below = time.Unix(m.second, 0)
@@ -86,7 +86,8 @@ func (m *model) lookBefore(key hottype.Key, c *judged) {
 		return
 	}
 	c.peak = max(c.peak, float64(before)/r.Hot.Window.Seconds())
-	if before >= rules.LeastCount(r.Hot.RateCount()*r.Hot.ReleaseRatio) && !c.below.IsZero() && c.below.Before(begin) {
+	release := rules.LeastCount(r.CountOf(r.Hot.Rate) * r.Hot.ReleaseRatio)
+	if before >= release && !c.below.IsZero() && c.below.Before(begin) {
 		c.below = begin
 	}
 }
@@ -123,7 +124,7 @@ func (m *model) add(now time.Time, c hottype.Count) bool {
 	was := m.cands[c.Key] != nil
 	if c.Second < m.second {
 		m.late[r.Name] = true
-		if !was && m.sumAt(c.Key, m.second-1) >= r.Hot.Threshold() {
+		if !was && m.sumAt(c.Key, m.second-1) >= r.Threshold() {
 			m.cands[c.Key] = &judged{key: c.Key, since: now}
 		}
 	}
@@ -256,7 +257,7 @@ func (m *model) over(s int64) (over []hottype.Key) {
 	m.advance(time.Unix(s, 0))
 	for _, r := range m.set.Rules {
 		for key := range m.counts[r.Name] {
-			if m.rule(key) == r && m.sum(key) >= r.Hot.Threshold() {
+			if m.rule(key) == r && m.sum(key) >= r.Threshold() {
 				over = append(over, key)
 			}
 		}

@@ -167,7 +167,8 @@ func (h *ruleState) addUnwatched(now time.Time, owns func(hottype.Key) bool) {
 	})
 }
 
-func (h *ruleState) rateOf(sum int64) float64 { return float64(sum) / float64(h.compiled.window) }
+// rateOf returns the rate of a count in the window, in units of the rule's cost a second.
+func (h *ruleState) rateOf(sum int64) float64 { return float64(sum) / h.compiled.perRate }
 
 // slidingRate returns the rate over exactly one window that ends now. The current second is not over, so the window
 // lacks the rest of it. The second that left last fills the gap, by the part of it that would still be in the window.
@@ -177,7 +178,7 @@ func (h *ruleState) slidingRate(w window.Watched, now time.Time) float64 {
 		return h.rateOf(max(w.Sum, w.Before))
 	}
 	elapsed := float64(now.UnixNano()-h.second*int64(time.Second)) / float64(time.Second)
-	return (float64(w.Sum) + float64(w.Expired)*max(0, min(1, 1-elapsed))) / float64(h.compiled.window)
+	return (float64(w.Sum) + float64(w.Expired)*max(0, min(1, 1-elapsed))) / h.compiled.perRate
 }
 
 // Heaviest returns the n keys with the greatest rates of the window, hot or not, heaviest first. It visits every key
@@ -221,8 +222,8 @@ func (l *shard) heaviestKeys(n int) []hottype.HotKey {
 	cut()
 	out := make([]hottype.HotKey, len(all))
 	for i, w := range all {
-		key := hottype.Key(w.rule.counts.Key(w.place))
-		out[i] = hottype.HotKey{Key: key, Rule: w.rule.compiled.rule.Name, Rate: w.rate}
+		key, rule := hottype.Key(w.rule.counts.Key(w.place)), w.rule.compiled.rule
+		out[i] = hottype.HotKey{Key: key, Rule: rule.Name, Cost: rule.Cost, Rate: w.rate}
 	}
 	return out
 }

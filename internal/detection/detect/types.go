@@ -134,9 +134,13 @@ func Check(set *rules.Set, o Options) error {
 	}
 	o = o.withDefaults()
 	for _, r := range set.Rules {
-		rate := r.Hot.MaxRate
-		if rate == 0 {
+		rate := r.Hot.MaxRate * float64(r.Cost.Unit())
+		if rate == 0 && r.Cost.IsRequests() {
 			rate = o.MaxRate
+		}
+		counted := "requests"
+		if !r.Cost.IsRequests() {
+			counted = "units of its cost"
 		}
 		t := compileRule(r)
 		worst := t.maxError(rate, o)
@@ -144,9 +148,9 @@ func Check(set *rules.Set, o Options) error {
 			continue
 		}
 		return fmt.Errorf(
-			"detect: rule %q: at %.0f requests/s %d counters can be wrong by %.0f requests in %ds, and a key is hot from %d on: "+
+			"detect: rule %q: at %.0f %s/s %d counters can be wrong by %.0f %s in %ds, and a key is hot from %d on: "+
 				"hot keys could be missed; set %s, or a lower max_rate if that is the truth",
-			r.Name, rate, o.Counters, math.Ceil(worst), t.window, t.least, t.describeRemedy(rate, o))
+			r.Name, rate, counted, o.Counters, math.Ceil(worst), counted, t.window, t.least, t.describeRemedy(rate, o))
 	}
 	return nil
 }

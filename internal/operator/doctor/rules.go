@@ -80,11 +80,11 @@ func (l *list) reportRule(r *rules.Rule, shared bool) {
 			Why: "each process has the whole window of a client for itself",
 			Fix: "redis: {addr: [\"127.0.0.1:6379\"]}   # where one process is all there is: scope: instance"})
 	}
-	if r.Hot.MinCount() == 0 {
+	if r.MinCount() == 0 {
 		l.addOK("%s: limits each client, and no key is hot", name)
 		return
 	}
-	if r.Hot.MinCount() <= 1 {
+	if r.MinCount() <= 1 {
 		l.addWarning(Finding{What: fmt.Sprintf("%s: a single request in %v makes a key hot", name, r.Hot.Window),
 			Why: "every key that is asked for is published and limited: nothing is left of \"only the hot ones\"",
 			Fix: fmt.Sprintf("hot: {rate: 100, window: %v}   # more than one request in a window", r.Hot.Window)})

@@ -96,6 +96,10 @@ func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
 	c.counted = append(c.counted, k)
 }
 
+func (c *counter) AddCost(key []byte, second, cost, _ int64, client hottype.Client) {
+	c.AddFrom(key, second, cost, client)
+}
+
 func (e *engine) handleSecond(ctx context.Context, b *bucket) {
 	denied := e.totals.Denied.Total()
 	e.records.visitRequests(b, func(s *Seen) { e.replayRequest(ctx, s) })

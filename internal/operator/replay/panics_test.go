@@ -13,6 +13,8 @@ type brokenCounter struct{}
 
 func (brokenCounter) AddFrom([]byte, int64, int64, hottype.Client) { panic("broken") }
 
+func (brokenCounter) AddCost([]byte, int64, int64, int64, hottype.Client) { panic("broken") }
+
 // A report with requests about which nothing was decided is wrong, so that Run returns an error.
 func TestRun_FailsAfterPanics(t *testing.T) {
 	t.Parallel()

@@ -185,6 +185,9 @@ func (d *Decider) decideCheck(r *http.Request, k *scratch, i int, b []byte) []by
 	}
 	httplimit.IdentifyText(&k.req, c.ip)
 	v := d.gate.Begin(r.Context(), time.Now(), &k.req, c.holds)
+	if v.Work != nil { // the caller does not report its cost
+		v.Work.End(time.Now(), -1, false)
+	}
 	httplimit.Quote(&v.Verdict)
 	d.checks.Add(1)
 	if !v.Allowed {

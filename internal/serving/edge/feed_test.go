@@ -31,6 +31,10 @@ func (c counter) AddFrom(key []byte, _, n int64, client hottype.Client) {
 	c[string(key)+" "+client.String()] += n
 }
 
+func (c counter) AddCost(key []byte, second, cost, _ int64, client hottype.Client) {
+	c.AddFrom(key, second, cost, client)
+}
+
 // site is a gate with its feed, whose clock a test moves.
 type site struct {
 	t     *testing.T

@@ -27,7 +27,8 @@ type Gate interface {
 	// Panicked records a panic of a function that describes a request, and returns the verdict that lets it pass.
 	Panicked(p any) verdict.Verdict
 
-	// NeedsSlot reports whether Begin would ask for a slot of a key, or of hot requests to an upstream.
+	// NeedsSlot reports whether Begin would ask for a slot of a key, or of hot requests to an upstream, or would measure
+	// the time of the request.
 	NeedsSlot(now time.Time, req *hottype.Request) bool
 	// Release releases the slots of a request, and Renew prolongs them. ResponseStarted releases the slots that a
 	// request holds only until then.
@@ -173,7 +174,7 @@ func (g *HTTPGate) ServeAllowed(w http.ResponseWriter, r *http.Request, v *verdi
 		r = g.withJudged(r, &v.Verdict)
 	}
 	u := g.newTracker(r.Context(), v)
-	if v.Lease != nil && g.cfg.AbandonedFor > 0 {
+	if (v.Lease != nil || u.countsTime()) && g.cfg.AbandonedFor > 0 {
 		ctx, end := Outlive(r.Context(), g.cfg.AbandonedFor)
 		defer end()
 		r = r.WithContext(ctx)
@@ -185,8 +186,13 @@ func (g *HTTPGate) ServeAllowed(w http.ResponseWriter, r *http.Request, v *verdi
 	case u == nil && onStatus == nil:
 		next.ServeHTTP(w, r)
 		return
-	case u != nil && u.timer != nil && hasBody(r):
+	case u.watchesBody() && hasBody(r):
 		r = r.WithContext(r.Context()) // the body belongs to the caller's request
+	}
+	if u != nil && u.cost != nil {
+		u.SetHeader(w.Header())
+		w = u.cost.countBytes(w)
+		defer u.endCost()
 	}
 	u.HandlerStartedAfterBody(r)
 	ServeWithStatus(w, r, next, func(status int) {

@@ -20,6 +20,7 @@ type RequestTracker struct {
 	timer   *upstreamTimer  // nil if no limit adapts to its outcome
 	refund  *verdict.Refund // nil if nothing is refunded
 	release func()          // nil if it holds no slots
+	cost    *costMeasure    // nil if its cost is not measured
 
 	mu       sync.Mutex
 	answered bool
@@ -38,36 +39,57 @@ func (g *HTTPGate) Track(ctx context.Context, v *verdict.Verdict) *RequestTracke
 
 // newTracker is like Track, without the lease.
 func (g *HTTPGate) newTracker(ctx context.Context, v *verdict.Verdict) *RequestTracker {
-	if v.Upstream == "" && v.Refund == nil {
+	if v.Upstream == "" && v.Refund == nil && v.Work == nil {
 		return nil
 	}
-	u := &RequestTracker{ctx: ctx, gate: g, refund: v.Refund}
+	u := &RequestTracker{ctx: ctx, gate: g, refund: v.Refund, cost: g.newCostMeasure(v.Work)}
 	if v.Upstream != "" {
 		u.timer = &upstreamTimer{ctx: ctx, gate: g, upstream: v.Upstream, lease: v.Lease}
 	}
 	return u
 }
 
-// HoldsSlots reports whether the request holds slots of limits of requests in flight.
-func (u *RequestTracker) HoldsSlots() bool { return u != nil && u.release != nil }
+// OutlivesClient reports whether the request goes on when its client leaves: it holds slots of limits of requests in
+// flight, or its time is counted, which a client must not avoid by leaving.
+func (u *RequestTracker) OutlivesClient() bool { return u != nil && u.release != nil || u.countsTime() }
+
+// SetHeader gives the header of the response, which may have the cost of the request.
+func (u *RequestTracker) SetHeader(h http.Header) {
+	if u != nil && u.cost != nil {
+		u.cost.header = h
+	}
+}
 
 // HandlerStarted records that the handler has the whole request.
 func (u *RequestTracker) HandlerStarted() {
-	if u != nil && u.timer != nil {
+	if u == nil {
+		return
+	}
+	if u.timer != nil {
 		u.timer.recordRequest()
 	}
+	if u.cost != nil {
+		u.cost.work.Begin(u.gate.cfg.Now())
+	}
 }
+
+// watchesBody reports whether the tracker has to know when the handler has read the body.
+func (u *RequestTracker) watchesBody() bool { return u != nil && (u.timer != nil || u.cost != nil) }
 
 // HandlerStartedAfterBody calls HandlerStarted when the body of r has been read, for which it replaces Body, or at once
 // if r has no body.
 func (u *RequestTracker) HandlerStartedAfterBody(r *http.Request) {
-	switch {
-	case u == nil || u.timer == nil:
-	case hasBody(r):
-		r.Body = &observedBody{r.Body, u.timer}
-	default:
-		u.timer.recordRequest()
+	if !u.watchesBody() {
+		return
 	}
+	if u.cost != nil {
+		u.cost.work.HandlerBegins(u.gate.cfg.Now())
+	}
+	if hasBody(r) {
+		r.Body = &observedBody{r.Body, u}
+		return
+	}
+	u.HandlerStarted()
 }
 
 // ResponseStarted records that the response begins, and its HTTP status. Only the first call counts.
@@ -77,6 +99,9 @@ func (u *RequestTracker) ResponseStarted(status int) {
 	}
 	if u.timer != nil {
 		u.timer.recordResponse(status)
+	}
+	if u.cost != nil {
+		u.cost.work.Respond(u.gate.cfg.Now(), u.cost.header, u.ctx.Err() != nil)
 	}
 	if u.refund != nil && u.ctx.Err() == nil { // no refund for a client that left
 		u.gate.cfg.Gate.Refund(u.gate.cfg.Now(), u.refund, status)
@@ -98,6 +123,9 @@ func (u *RequestTracker) Done() {
 		return
 	}
 	u.ResponseStarted(http.StatusInternalServerError)
+	if u.cost != nil {
+		u.endCost()
+	}
 	if u.release != nil {
 		u.release()
 	}

@@ -56,13 +56,13 @@ func (o *upstreamTimer) recordResponse(status int) {
 
 type observedBody struct {
 	io.ReadCloser
-	timer *upstreamTimer
+	tracker *RequestTracker
 }
 
 func (b *observedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
-		b.timer.recordRequest()
+		b.tracker.HandlerStarted()
 	}
 	return n, err
 }

@@ -51,6 +51,8 @@ type Stats struct {
 	Unmatched uint64 `metric:"hotparam_mirror_unmatched_total" help:"Copied requests that match no rule."`
 	Malformed uint64 `metric:"hotparam_mirror_malformed_total" help:"Copied requests counted under a reserved key, because their parameters are out of bounds."`
 	LeftOut   uint64 `metric:"hotparam_mirror_left_out_total" help:"Copied requests that waited while this process stood still; not counted."`
+	// Unmeasured counts requests whose rule counts by cost, which a copy does not have.
+	Unmeasured uint64 `metric:"hotparam_mirror_unmeasured_total" help:"Copied requests not counted because their rule counts by cost, which a copy does not show."`
 }
 
 // Handler counts copies of requests. Make one with New. Any number of goroutines may use it.
@@ -60,7 +62,7 @@ type Handler struct {
 	opt     Options
 	scratch sync.Pool // of *rules.Scratch
 
-	requests, unmatched, malformed, leftOut atomic.Uint64
+	requests, unmatched, malformed, leftOut, unmeasured atomic.Uint64
 }
 
 // New returns a handler. It calls set for every request, so that the rules can be replaced.
@@ -108,12 +110,16 @@ func (h *Handler) countRequest(r *http.Request) {
 		if h.opt.Record != nil {
 			h.opt.Record(set, &matches[i], second, req.Target)
 		}
+		if matches[i].Rule.Cost != "" {
+			h.unmeasured.Add(1)
+			continue
+		}
 		h.counter.AddFrom(matches[i].Key, second, 1, who)
 	}
 }
 
 func (h *Handler) Stats() Stats {
-	return Stats{h.requests.Load(), h.unmatched.Load(), h.malformed.Load(), h.leftOut.Load()}
+	return Stats{h.requests.Load(), h.unmatched.Load(), h.malformed.Load(), h.leftOut.Load(), h.unmeasured.Load()}
 }
 
 // originalClient returns the sender of the original request, never the sender of the copy, because one gateway sends

@@ -206,7 +206,7 @@ func (c Config) thresholdOf(r *rules.Rule) float64 {
 	if r.Hot.Share > 0 || r.Hot.Surge > 0 {
 		return 0
 	}
-	perSecond := r.Hot.Rate * r.Hot.ReleaseRatio
+	perSecond := r.Hot.Rate * r.Hot.ReleaseRatio * float64(r.Cost.Unit())
 	if c.Suffix != "rate" {
 		perSecond *= c.Flush.Seconds()
 	}

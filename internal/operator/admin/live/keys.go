@@ -122,7 +122,7 @@ func viewRule(r *rules.Rule) *ruleView {
 		return nil
 	}
 	return &ruleView{Name: r.Name, CatchAll: r.IsCatchAll(), HotRate: r.Hot.Rate,
-		WindowMS: float64(r.Hot.Window) / float64(time.Millisecond), Threshold: r.Hot.Threshold()}
+		WindowMS: float64(r.Hot.Window) / float64(time.Millisecond), Threshold: r.Threshold()}
 }
 
 func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {
@@ -165,14 +165,14 @@ func (b adaptiveBounds) ruleLimits(rule *rules.Rule, o *rules.Override, key hott
 	switch {
 	case malformed && (o == nil || o.KeepsLimit()):
 		return []appliedLimit{malformedLimit(rule, l, o != nil && o.Action == rules.ActionShadow)}
-	case l.Limit == nil && rule.Hot.MinCount() == 0:
+	case l.Limit == nil && rule.MinCount() == 0:
 		return nil // it only has windows of clients
 	case l.Limit == nil:
 		l.Why = "the rule only detects"
 	case o != nil && !o.KeepsLimit():
 		l.Applies, l.Why = false, "the override stands before it"
 	case !hot:
-		l.Why = "the key is not hot: below " + rule.Hot.String()
+		l.Why = "the key is not hot: below " + rule.DescribeHot()
 	case o != nil && o.Action == rules.ActionShadow:
 		l.Limit.Mode, l.Why = hottype.ModeShadow, "the key is hot, and the override lets the limit only watch"
 	case rule.HasValue(key):

@@ -63,7 +63,7 @@ func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 	}
 	list := make([]Rule, len(set.Rules))
 	for i, r := range set.Rules {
-		list[i] = Rule{Name: r.Name, Match: matchText(r), Params: paramNames(r), Hot: r.Hot.String(),
+		list[i] = Rule{Name: r.Name, Match: matchText(r), Params: paramNames(r), Hot: r.DescribeHot(),
 			Limit: bounds.viewLimit(r.Limit), PerClient: viewPerClient(r.PerClient), Values: len(r.Values),
 			Cache: r.Cache != nil, HotKeys: hot[r.Name]}
 	}

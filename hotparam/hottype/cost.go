@@ -1,0 +1,75 @@
+package hottype
+
+import (
+	"fmt"
+	"net/textproto"
+	"strings"
+)
+
+// Cost is what a request counts for in a rule: for one, or for what the upstream spends on it. The zero value counts
+// each request for one.
+type Cost string
+
+const (
+	// CostRequests counts each request for one; in a Rule it is the zero value.
+	CostRequests Cost = "requests"
+	// CostTime counts the time until the response begins, in seconds.
+	CostTime Cost = "time"
+	// CostBytes counts the bytes of the body of the response.
+	CostBytes Cost = "bytes"
+
+	responsePrefix = "response."
+)
+
+// IsRequests reports whether each request counts for one.
+func (c Cost) IsRequests() bool { return c == "" || c == CostRequests }
+
+// ResponseField returns the canonical name of the field of the response that has the cost as a number, or "" if the
+// cost is not in a field.
+func (c Cost) ResponseField() string {
+	name, ok := strings.CutPrefix(string(c), responsePrefix)
+	if !ok {
+		return ""
+	}
+	return textproto.CanonicalMIMEHeaderKey(name)
+}
+
+// Unit returns the number that counts have for one unit of the cost, which is a second, a byte, a request, or 1 in the
+// field of a response. Counts are whole: of microseconds and of thousandths.
+func (c Cost) Unit() int64 {
+	switch {
+	case c == CostTime:
+		return 1e6
+	case c.ResponseField() != "":
+		return 1000
+	}
+	return 1
+}
+
+// FormatRate writes a rate in units a second, with its unit: "12/s", "1.2 s/s", "40 ms/s", "3.4 MB/s", "12 X-Cost/s".
+func (c Cost) FormatRate(perSecond float64) string {
+	switch {
+	case c == CostTime && perSecond < 0.1:
+		return shortNumber(1000*perSecond) + " ms/s"
+	case c == CostTime:
+		return shortNumber(perSecond) + " s/s"
+	case c == CostBytes:
+		units := []string{"B", "kB", "MB", "GB", "TB"}
+		i := 0
+		for ; perSecond >= 1000 && i < len(units)-1; i++ {
+			perSecond /= 1000
+		}
+		return shortNumber(perSecond) + " " + units[i] + "/s"
+	case c.ResponseField() != "":
+		return shortNumber(perSecond) + " " + c.ResponseField() + "/s"
+	}
+	return shortNumber(perSecond) + "/s"
+}
+
+// shortNumber writes a number with two digits, or as a whole number from 10 on.
+func shortNumber(f float64) string {
+	if f >= 10 {
+		return fmt.Sprintf("%.0f", f)
+	}
+	return fmt.Sprintf("%.2g", f)
+}
