@@ -5,7 +5,7 @@ GO ?= go
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help check demo flood build test test-long race integration busy nightly benchmarks mutate mutants lint bench peers fuzz fleet soak incident pictures sites upstreams evasion snapshot clean
+.PHONY: help check demo flood build test test-long race integration busy nightly benchmarks mutate mutants lint bench peers fuzz fleet soak incident pictures sites expensive upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -86,6 +86,9 @@ peers: ## comparisons with other libraries and servers; about ten minutes, needs
 	cd bench && for p in inprocess window redis batch; do echo "## $$p"; $(GO) run ./$$p || exit 1; done
 	npm install --prefix bin/peers statsd@0.9.0
 	cd bench && $(GO) run ./udp -exporter $(CURDIR)/bin/statsd_exporter
+
+expensive: ## one expensive value before a service with four workers: without rules, by requests, by time
+	cd bench && $(GO) run ./expensive
 
 sites: ## what learn says of generated sites of ten classes, 200 seeds each: precision and recall, at least 0.9
 	cd bench && $(GO) run ./sites -n 200 -least 0.9
