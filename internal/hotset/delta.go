@@ -74,10 +74,29 @@ func (p ListDelta) apply(have []hottype.HotKey) []hottype.HotKey {
 	return out
 }
 
-// Sort sorts the entries of a set in the order of HotSet, heaviest first.
+// Sort sorts the entries of a set in the order of HotSet: those of requests, then those of each other cost, because
+// rates of different units cannot be compared; heaviest first.
 func Sort(keys []hottype.HotKey) {
 	slices.SortFunc(keys, func(a, b hottype.HotKey) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Rule, b.Rule))
+		return cmp.Or(Heavier(&a, &b), cmp.Compare(a.Rule, b.Rule))
+	})
+}
+
+// Heavier compares two entries by cost, then by rate, the greatest first, then by key.
+func Heavier(a, b *hottype.HotKey) int {
+	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
+}
+
+// FirstOfEachCost returns the first n entries of each cost of a list that Sort has sorted. It changes the list.
+func FirstOfEachCost(sorted []hottype.HotKey, n int) []hottype.HotKey {
+	var cost hottype.Cost
+	of := 0
+	return slices.DeleteFunc(sorted, func(h hottype.HotKey) bool {
+		if of == 0 || h.Cost != cost {
+			cost, of = h.Cost, 0
+		}
+		of++
+		return of > n
 	})
 }
 

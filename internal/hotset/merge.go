@@ -102,10 +102,12 @@ func merge(a, b *hottype.HotKey, at time.Time) *hottype.HotKey {
 		a, b = b, a
 	}
 	h := *a // the later Until, with its rule
-	if b.Until.After(at) {
-		addTraffic(&h, b)
+	if a.Cost == b.Cost { // the rates of two rules that count by different costs have different units
+		if b.Until.After(at) {
+			addTraffic(&h, b)
+		}
+		h.PeakRate = max(a.PeakRate, b.PeakRate, h.Rate)
 	}
-	h.PeakRate = max(a.PeakRate, b.PeakRate, h.Rate)
 	if b.Since.Before(h.Since) {
 		h.Since = b.Since
 	}

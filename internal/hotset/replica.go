@@ -13,7 +13,6 @@
 package hotset
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -36,9 +35,9 @@ const maxPublishers = 256
 //
 // A key that two publishers hold hot is hot until the later Until. Its Rate is the sum of theirs, because publishers
 // share the traffic (each takes its own partitions or its own datagrams) and the rates are of disjoint requests; a
-// publisher whose entry has expired by the newest set's At no longer adds to it. Since is the earlier of the two,
-// PeakRate the greatest seen. Clients is the number of the publisher that knows more of them. A key that one publisher
-// holds hot and another regards as a loop is hot.
+// publisher whose entry has expired by the newest set's At no longer adds to it, and an entry of a rule that counts
+// another cost never does. Since is the earlier of the two, PeakRate the greatest seen. Clients is the number of the
+// publisher that knows more of them. A key that one publisher holds hot and another regards as a loop is hot.
 type Replica struct {
 	// NoInputTTL is the time for which keys outlive their Until; 0 means [DefaultNoInputTTL], a negative value means
 	// not at all. It must not be changed once the replica is used.
@@ -180,7 +179,7 @@ func (m *Replica) Loops(now time.Time) []hottype.HotKey {
 	return slices.DeleteFunc(slices.Clone(s.loops), func(h hottype.HotKey) bool { return !h.Until.After(now) })
 }
 
-// sortEntries sorts by rate, heaviest first, then by key. It reads each entry's rate once, because the rate may be
+// sortEntries sorts as Heavier does. It reads each entry's rate once, because the rate may be
 // replaced meanwhile, and an order must not change during the sort.
 func sortEntries(entries []*Entry) {
 	found := make(map[*Entry]*hottype.HotKey, len(entries))
@@ -188,7 +187,7 @@ func sortEntries(entries []*Entry) {
 		found[e] = e.hot.Load()
 	}
 	slices.SortFunc(entries, func(a, b *Entry) int {
-		return cmp.Or(cmp.Compare(found[b].Rate, found[a].Rate), cmp.Compare(found[a].Key, found[b].Key))
+		return Heavier(found[a], found[b])
 	})
 }
 

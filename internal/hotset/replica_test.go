@@ -83,6 +83,61 @@ func TestTwoPublishersOfOneKey(t *testing.T) {
 	}
 }
 
+// Seconds and bytes are never added to requests, in whatever order the sets arrive.
+func TestReplica_MergesNoRatesOfDifferentCosts(t *testing.T) {
+	t.Parallel()
+	costs := []hottype.Cost{"", hottype.CostTime, hottype.CostBytes, "response.X-Cost"}
+	for _, a := range costs {
+		for _, b := range costs {
+			x := hottype.HotKey{Key: "k", Rule: "x", Cost: a, Rate: 30, PeakRate: 40, Since: at(2), Until: at(9)}
+			y := hottype.HotKey{Key: "k", Rule: "y", Cost: b, Rate: 5, PeakRate: 90, Since: at(1), Until: at(8)}
+			want := x
+			want.Since = at(1)
+			if a == b {
+				want.Rate, want.PeakRate = 35, 90
+			}
+			for _, order := range [][2]hottype.HotKey{{x, y}, {y, x}} {
+				m := new(Replica)
+				m.Replace("1", set(1, 3, order[0]))
+				m.Replace("2", set(1, 3, order[1]))
+				if diff := gocmp.Diff(want, m.Lookup([]byte("k"), at(3)).Hot()); diff != "" {
+					t.Errorf("%q and %q: -want +got\n%s", a, b, diff)
+				}
+			}
+		}
+	}
+}
+
+// A rate of bytes is a greater number than any rate of requests, which says nothing.
+func TestSort_ComparesNoRatesOfDifferentCosts(t *testing.T) {
+	t.Parallel()
+	list := []hottype.HotKey{
+		{Key: "bytes", Cost: hottype.CostBytes, Rate: 5e6, Until: at(9)}, {Key: "few", Rate: 10, Until: at(9)},
+		{Key: "time", Cost: hottype.CostTime, Rate: 0.5, Until: at(9)}, {Key: "many", Rate: 300, Until: at(9)},
+		{Key: "more bytes", Cost: hottype.CostBytes, Rate: 6e6, Until: at(9)},
+	}
+	want := []hottype.Key{"many", "few", "more bytes", "bytes", "time"}
+	m := new(Replica)
+	m.Replace("1", set(1, 3, list...))
+	sorted := slices.Clone(list)
+	Sort(sorted)
+	for what, got := range map[string][]hottype.HotKey{"Sort": sorted, "Replica.Hot": m.Hot(at(3))} {
+		if keys := keysOf(got); !slices.Equal(keys, want) {
+			t.Errorf("%s: %q", what, keys)
+		}
+	}
+	if keys := keysOf(FirstOfEachCost(sorted, 1)); !slices.Equal(keys, []hottype.Key{"many", "more bytes", "time"}) {
+		t.Errorf("first of each cost: %q", keys)
+	}
+}
+
+func keysOf(list []hottype.HotKey) (keys []hottype.Key) {
+	for i := range list {
+		keys = append(keys, list[i].Key)
+	}
+	return keys
+}
+
 func TestTwoPublishersMergeTheClientsOfOneKey(t *testing.T) {
 	t.Parallel()
 	a := hottype.HotKey{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share",

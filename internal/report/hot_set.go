@@ -13,7 +13,7 @@ type HotSet struct {
 	Version uint64 `json:"version"`
 	// At is the time at which the set was judged, by the publisher's clock.
 	At time.Time `json:"at"`
-	// Keys holds the hot keys, heaviest first. Readers must not change it.
+	// Keys holds the hot keys in the order of hotset.Sort: of each cost, heaviest first. Readers must not change it.
 	Keys []hottype.HotKey `json:"keys"`
 	// Loops holds the keys that would be hot were it not for one or a few clients: they are shown and not limited,
 	// because per-IP limits apply to these clients. They are sorted heaviest first. Readers must not change it.

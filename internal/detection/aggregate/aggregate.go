@@ -177,7 +177,7 @@ func (a *Aggregator) Hot() []hottype.HotKey { return a.hot.Load().Keys }
 // first. Do not change them.
 func (a *Aggregator) Loops() []hottype.HotKey { return a.hot.Load().Loops }
 
-// Heaviest returns the n keys with the greatest rates, hot or not, heaviest first. It visits every key: call it at most
+// Heaviest returns the n keys of each cost with the greatest rates, hot or not. It visits every key: call it at most
 // some times a minute.
 func (a *Aggregator) Heaviest(n int) []hottype.HotKey { return a.detector.Heaviest(n) }
 

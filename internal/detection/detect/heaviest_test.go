@@ -33,6 +33,31 @@ func TestHeaviest(t *testing.T) {
 	}
 }
 
+// A number of bytes is greater than any number of requests, so each cost has its own heaviest keys.
+func TestHeaviest_OfEachCost(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 4} {
+		slow := topic(0)
+		slow.Name, slow.Cost = "slow", hottype.CostBytes
+		d := New(set(slow, catchAll()), Options{Shards: shards})
+		for i := range int64(50) {
+			for _, c := range []hottype.Count{
+				count(hottype.Key(fmt.Sprintf("slow?id=%d", i)), 0, 1e6*(i+1)), count(hottype.Key(fmt.Sprintf("/%d", i)), 0, i+1),
+			} {
+				d.Add(at(0), c)
+			}
+		}
+		var got []string
+		for _, h := range d.Heaviest(2) {
+			got = append(got, fmt.Sprintf("%s %s %g", h.Cost, h.Key, h.Rate))
+		}
+		want := []string{" /49 50", " /48 49", "bytes slow?id=49 1e+07", "bytes slow?id=48 9.8e+06"}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d shards: %q", shards, got)
+		}
+	}
+}
+
 // The rate of a steady key is right at any moment, also if the counts of a second come all at once when it is over.
 func TestDetector_RateOfWholeSeconds(t *testing.T) {
 	t.Parallel()

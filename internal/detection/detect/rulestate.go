@@ -181,8 +181,8 @@ func (h *ruleState) slidingRate(w window.Watched, now time.Time) float64 {
 	return (float64(w.Sum) + float64(w.Expired)*max(0, min(1, 1-elapsed))) / h.compiled.perRate
 }
 
-// Heaviest returns the n keys with the greatest rates of the window, hot or not, heaviest first. It visits every key
-// that is counted, one shard after the other: call it at most some times a minute.
+// Heaviest returns the n keys of each cost with the greatest rates of the window, hot or not, in the order of
+// [hotset.Sort]. It visits every key that is counted, one shard after the other: call it at most some times a minute.
 func (d *Detector) Heaviest(n int) []hottype.HotKey {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
@@ -191,24 +191,37 @@ func (d *Detector) Heaviest(n int) []hottype.HotKey {
 		all = append(all, l.heaviestKeys(n)...)
 	}
 	hotset.Sort(all)
-	return all[:min(n, len(all))]
+	return hotset.FirstOfEachCost(all, n)
 }
 
-func (l *shard) heaviestKeys(n int) []hottype.HotKey {
+func (l *shard) heaviestKeys(n int) (all []hottype.HotKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	byCost := map[hottype.Cost][]*ruleState{}
+	for _, h := range l.states {
+		cost := h.compiled.rule.Cost
+		byCost[cost] = append(byCost[cost], h)
+	}
+	for _, states := range byCost {
+		all = append(all, heaviestOf(states, n)...)
+	}
+	return all
+}
+
+// heaviestOf returns the n keys with the greatest rates of rules that count by the same cost.
+func heaviestOf(states []*ruleState, n int) []hottype.HotKey {
 	type weighed struct {
 		rate  float64
 		rule  *ruleState
 		place int
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	var all []weighed
 	cut := func() {
 		slices.SortFunc(all, func(a, b weighed) int { return cmp.Compare(b.rate, a.rate) })
 		all = all[:min(n, len(all))]
 	}
 	least := 0.0 // the rate that a key must exceed to be in the result
-	for _, h := range l.states {
+	for _, h := range states {
 		h.counts.Each(func(place int, sum int64) {
 			if rate := h.rateOf(sum); rate > least {
 				all = append(all, weighed{rate, h, place})

@@ -11,7 +11,7 @@ import (
 // After the six fields that every line has follow optional ones, each as name=value, in any order. An absent field has
 // its zero value, lower and upper the value of rate. Readers skip names that they do not know.
 //
-//	lower upper share baseline why clients client client_share
+//	lower upper share baseline why clients client client_share cost
 //
 // A loop is a line with the field loop, the time until which it holds. Its until_us is 0, so that a reader that does
 // not know loops takes it for an expired key.
@@ -37,6 +37,9 @@ func appendOptional(dst []byte, h *hottype.HotKey) ([]byte, error) {
 	}
 	if h.Why != "" {
 		dst = appendField(appendName(dst, "why"), h.Why)
+	}
+	if h.Cost != "" {
+		dst = appendField(appendName(dst, "cost"), string(h.Cost))
 	}
 	if h.HeaviestClient != "" {
 		dst = appendField(appendName(dst, "client"), h.HeaviestClient)
@@ -72,6 +75,8 @@ func parseOptional(rest string, h *hottype.HotKey) (loop bool, err error) {
 			}
 		case "why":
 			h.Why = strings.Clone(unescape(value))
+		case "cost":
+			h.Cost = hottype.Cost(strings.Clone(unescape(value)))
 		case "client":
 			h.HeaviestClient = strings.Clone(unescape(value))
 		case loopField:

@@ -41,6 +41,7 @@ func anyHot(t *rapid.T) hottype.HotKey {
 		Why:            rapid.SampledFrom([]string{"", "rate", "rate+surge", "a=b\tc"}).Draw(t, "why"),
 		Clients:        rapid.Int64Range(0, maxRate).Draw(t, "clients"),
 		HeaviestClient: rapid.SampledFrom([]string{"", "10.0.0.1", "2001:db8::", "user\t7"}).Draw(t, "client"),
+		Cost:           rapid.SampledFrom([]hottype.Cost{"", "time", "bytes", "response.X\tCost"}).Draw(t, "cost"),
 		ClientShare:    rapid.Float64Range(-maxRate, maxRate).Draw(t, "client share"),
 	}
 }
