@@ -101,7 +101,7 @@ func merge(a, b *hottype.HotKey, at time.Time) *hottype.HotKey {
 	if endsLater(b, a) {
 		a, b = b, a
 	}
-	h := *a // the later Until, with its rule
+	h := *a               // the later Until, with its rule
 	if a.Cost == b.Cost { // the rates of two rules that count by different costs have different units
 		if b.Until.After(at) {
 			addTraffic(&h, b)

@@ -236,7 +236,7 @@ type History struct {
 	Keep time.Duration `group:"state" default:"168h" help:"Time for which the history is kept; 0: no history."`
 	// Maximum bytes of the files of the history. At the maximum the oldest hours are deleted.
 	MaxBytes int64 `name:"max_bytes" default:"1073741824" help:"Maximum bytes of the files of the history."`
-	Keys     int   `default:"100" help:"Number of the heaviest keys that are kept of each minute."`
+	Keys     int   `default:"100" help:"Number of the heaviest keys that are kept of each minute, of each cost."`
 }
 
 // Access holds access logs as sources of counts.

@@ -8,6 +8,7 @@ package history
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,9 +27,12 @@ type KeyMinute struct {
 	Minute time.Time   `json:"minute"`
 	Key    hottype.Key `json:"key"`
 	Rule   string      `json:"rule,omitempty"`
+	// Cost is what requests count for in the rule, or "" if each counts for one. Two costs of a key are two rows.
+	Cost hottype.Cost `json:"cost,omitempty"`
 	// State is the hottest state of the key in the minute: hot, then loop, then cold.
 	State string `json:"state"`
-	// Rate is the mean of the seconds in which the key was seen, and Peak the greatest rate, in requests a second.
+	// Rate is the mean of the seconds in which the key was seen, and Peak the greatest rate, in units of the cost a
+	// second.
 	Rate float64 `json:"rate"`
 	Peak float64 `json:"peak"`
 	// Allowed and Denied are the requests that limiters decided by the key's limit, or Unknown if no limiter reported
@@ -49,8 +53,9 @@ type Total struct {
 
 // Span is a time in which a key was hot or a loop.
 type Span struct {
-	Key  hottype.Key `json:"key"`
-	Rule string      `json:"rule,omitempty"`
+	Key  hottype.Key  `json:"key"`
+	Rule string       `json:"rule,omitempty"`
+	Cost hottype.Cost `json:"cost,omitempty"` // as in KeyMinute
 	// State is Hot or Loop.
 	State string    `json:"state"`
 	From  time.Time `json:"from"`
@@ -84,7 +89,7 @@ type Query struct {
 	Limit    int
 }
 
-// HeatmapQuery asks when the heaviest keys of a time were requested. Step is a whole number of minutes, or of hours if
+// HeatmapQuery asks when the heaviest keys of a time were requested, a number of Keys of each cost. Step is a whole number of minutes, or of hours if
 // it is more than an hour.
 type HeatmapQuery struct {
 	From, To time.Time
@@ -96,7 +101,7 @@ type Heatmap struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	Step int64     `json:"step"` // seconds of a cell
-	// Keys are the keys with the greatest peaks, the greatest first.
+	// Keys are the keys of each cost with the greatest peaks, the greatest first.
 	Keys []HeatmapKey `json:"keys"`
 	// Events are the events of the time; of a long time only the acts of people.
 	Events    []Event `json:"events"`
@@ -105,10 +110,11 @@ type Heatmap struct {
 
 // HeatmapKey is one key and the cells in which it was seen, oldest first.
 type HeatmapKey struct {
-	Key   hottype.Key `json:"key"`
-	Href  string      `json:"href"` // the API's address for the key
-	Rule  string      `json:"rule,omitempty"`
-	Cells []Cell      `json:"cells"`
+	Key   hottype.Key  `json:"key"`
+	Href  string       `json:"href"` // the API's address for the key
+	Rule  string       `json:"rule,omitempty"`
+	Cost  hottype.Cost `json:"cost,omitempty"` // as in KeyMinute
+	Cells []Cell       `json:"cells"`
 }
 
 // Cell holds the requests of a key in one step of time.
@@ -143,22 +149,46 @@ func (h *HeatmapKey) Add(at int64, k *KeyMinute) {
 	c.Allowed, c.Denied = c.Allowed.Plus(k.Allowed), c.Denied.Plus(k.Denied)
 }
 
-// Heaviest returns the keys with the greatest peaks, the greatest first.
-func Heaviest(peaks map[hottype.Key]float64, most int) []hottype.Key {
-	keys := make([]hottype.Key, 0, len(peaks))
-	for key := range peaks {
-		keys = append(keys, key)
+// ID distinguishes the rows of a minute.
+type ID struct {
+	Key  hottype.Key
+	Cost hottype.Cost
+}
+
+// HeaviestIDs returns the rows with the greatest peaks, at most a number of each cost, in the order of Heavier.
+func HeaviestIDs(peaks map[ID]float64, most int) []ID {
+	list := make([]KeyMinute, 0, len(peaks))
+	for id, peak := range peaks {
+		list = append(list, KeyMinute{Key: id.Key, Cost: id.Cost, Peak: peak})
 	}
-	slices.SortFunc(keys, func(a, b hottype.Key) int {
-		return cmp.Or(cmp.Compare(peaks[b], peaks[a]), cmp.Compare(a, b))
+	list = Heaviest(list, most)
+	ids := make([]ID, len(list))
+	for i := range list {
+		ids[i] = ID{list[i].Key, list[i].Cost}
+	}
+	return ids
+}
+
+// Heaviest sorts a list by Heavier, and keeps at most a number of rows of each cost, because the peaks of two costs
+// cannot be compared.
+func Heaviest(list []KeyMinute, most int) []KeyMinute {
+	slices.SortFunc(list, Heavier)
+	var cost hottype.Cost
+	of := 0
+	return slices.DeleteFunc(list, func(k KeyMinute) bool {
+		if of == 0 || k.Cost != cost {
+			cost, of = k.Cost, 0
+		}
+		of++
+		return of > most
 	})
-	return keys[:min(most, len(keys))]
 }
 
 type KeySecond struct {
 	Key             hottype.Key
 	Rule, State     string
-	Rate            float64
+	Cost            hottype.Cost
+	Rate            float64  // in units of the cost
 	Allowed, Denied Requests // in the second
 	Clients         int64
 }
@@ -174,9 +204,9 @@ type Second struct {
 // Recorder folds seconds into minutes. It holds at most a few times as many keys as a minute keeps. It is not for
 // concurrent use.
 type Recorder struct {
-	most   int // maximum number of keys of a minute
+	most   int // maximum number of keys of a minute, of each cost
 	minute Minute
-	keys   map[hottype.Key]*minuteAcc
+	keys   map[ID]*minuteAcc
 }
 
 type minuteAcc struct {
@@ -184,9 +214,10 @@ type minuteAcc struct {
 	seconds float64
 }
 
-// NewRecorder returns a Recorder that keeps the heaviest keys of each minute by their peaks, at most a number of them.
+// NewRecorder returns a Recorder that keeps the heaviest keys of each minute by their peaks, at most a number of each
+// cost.
 func NewRecorder(keys int) *Recorder {
-	return &Recorder{most: keys, keys: map[hottype.Key]*minuteAcc{}}
+	return &Recorder{most: keys, keys: map[ID]*minuteAcc{}}
 }
 
 // Add adds a second. If the second begins a new minute, Add returns the result of the minute before, or else nil. A
@@ -214,13 +245,17 @@ func (r *Recorder) Add(s *Second) (ended *Minute) {
 }
 
 // Forget removes a key from the current minute.
-func (r *Recorder) Forget(key hottype.Key) { delete(r.keys, key) }
+func (r *Recorder) Forget(key hottype.Key) {
+	maps.DeleteFunc(r.keys, func(id ID, _ *minuteAcc) bool { return id.Key == key })
+}
 
 func (r *Recorder) addSecond(minute time.Time, s *KeySecond) {
-	k := r.keys[s.Key]
+	id := ID{s.Key, s.Cost}
+	k := r.keys[id]
 	if k == nil {
-		k = &minuteAcc{KeyMinute: KeyMinute{Minute: minute, Key: s.Key, State: Cold, Allowed: Unknown, Denied: Unknown}}
-		r.keys[s.Key] = k
+		k = &minuteAcc{KeyMinute: KeyMinute{Minute: minute, Key: s.Key, Cost: s.Cost, State: Cold, Allowed: Unknown,
+			Denied: Unknown}}
+		r.keys[id] = k
 	}
 	k.seconds++
 	k.Rate += (s.Rate - k.Rate) / k.seconds
@@ -246,32 +281,32 @@ func (r *Recorder) End() *Minute {
 	if r.minute.Total.Minute.IsZero() {
 		return nil
 	}
-	r.pruneLightest()
 	m := r.minute
-	for _, k := range r.keys {
-		m.Keys = append(m.Keys, k.KeyMinute)
-	}
-	slices.SortFunc(m.Keys, Heavier)
+	m.Keys = r.heaviest()
 	clear(r.keys)
 	r.minute = Minute{}
 	return &m
 }
 
-func (r *Recorder) pruneLightest() {
-	if len(r.keys) <= r.most {
-		return
-	}
+// heaviest returns the keys that the minute keeps.
+func (r *Recorder) heaviest() []KeyMinute {
 	all := make([]KeyMinute, 0, len(r.keys))
 	for _, k := range r.keys {
 		all = append(all, k.KeyMinute)
 	}
-	slices.SortFunc(all, Heavier)
-	for _, k := range all[r.most:] {
-		delete(r.keys, k.Key)
-	}
+	return Heaviest(all, r.most)
 }
 
-// Heavier orders keys by their peaks, the greatest first.
+func (r *Recorder) pruneLightest() {
+	kept := map[ID]*minuteAcc{}
+	for _, k := range r.heaviest() {
+		id := ID{k.Key, k.Cost}
+		kept[id] = r.keys[id]
+	}
+	r.keys = kept
+}
+
+// Heavier orders keys by cost, those of requests first, then by their peaks, the greatest first.
 func Heavier(a, b KeyMinute) int {
-	return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key))
+	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key))
 }

@@ -92,7 +92,7 @@ func (a *archive) findLasting() error {
 	for _, hour := range a.hoursBetween(minutesKind, first, farFuture) {
 		if err := a.eachRow(minutesKind, hour, hour, farFuture, func(at int64, r *row) {
 			id := spanID{hottype.Key(r.key), r.state}
-			if s, ok := a.lasting[id]; ok && s.From.Before(time.Unix(at+60, 0)) {
+			if s, ok := a.lasting[id]; ok && s.From.Before(time.Unix(at+60, 0)) && s.Cost == hottype.Cost(r.cost) {
 				s.Peak = max(s.Peak, r.peak)
 				a.lasting[id] = s
 			}
@@ -194,7 +194,7 @@ func (a *archive) addMinute(out pending, m *history.Minute) {
 	for i := range m.Keys {
 		k := &m.Keys[i]
 		id := spanID{k.Key, k.State}
-		if s, ok := a.lasting[id]; ok && k.Peak > s.Peak {
+		if s, ok := a.lasting[id]; ok && s.Cost == k.Cost && k.Peak > s.Peak {
 			s.Peak = k.Peak
 			a.lasting[id] = s
 		}
@@ -261,7 +261,10 @@ func (a *archive) updateSpan(out pending, r *record, hour int64) {
 	if !lasts {
 		return
 	}
-	s.Until, s.Peak = r.Span.Until, max(s.Peak, r.Span.Peak)
+	s.Until = r.Span.Until
+	if s.Cost == r.Span.Cost { // not if the cost of the rule was changed
+		s.Peak = max(s.Peak, r.Span.Peak)
+	}
 	r.step, r.Span = endsSpan, &s.Span
 	delete(a.lasting, id)
 }

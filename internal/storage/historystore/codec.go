@@ -20,9 +20,12 @@ import (
 //	file   = "hotparam history KIND 1\n" block…            KIND is minutes, hours or events; 1 is the version
 //	block  = length of payload [4] checksum of payload [4] checksum of both [4] payload    CRC-32C
 //	minute = seconds allowed denied count (text number)… count row…                        sums of an hour: the same
-//	row    = key rule state [1] rate peak allowed denied clients                           sorted by key
-//	event  = milliseconds kind key detail step [1] (key state [1] rule from until peak)    the span, if step is not 0
+//	row    = key rule state rate peak allowed denied clients                               sorted by key
+//	event  = milliseconds kind key detail step [1] (key state rule from until peak)        the span, if step is not 0
+//	state  = number [1] (cost)           the cost is a text, and there only if hasCost is added to the number
 //	text   = length bytes
+//
+// Files with a cost are damaged to programs that know none; files without one are the same for both.
 //
 // Numbers of type float64 take eight bytes, all others are varints. Times are unix seconds, of events and spans unix
 // milliseconds.
@@ -86,7 +89,17 @@ func splitBlocks(kind string, data []byte) (payloads [][]byte, good int, err err
 
 var states = []string{history.Cold, history.Loop, history.Hot}
 
-func stateByte(state string) byte { return byte(max(0, slices.Index(states, state))) }
+// hasCost is added to the number of a state that a cost follows.
+const hasCost = 0x80
+
+// appendState appends a state, and the cost in whose units the rates are, if it is not of requests.
+func appendState(b []byte, state string, cost hottype.Cost) []byte {
+	number := byte(max(0, slices.Index(states, state)))
+	if cost == "" {
+		return append(b, number)
+	}
+	return appendText(append(b, number|hasCost), string(cost))
+}
 
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
@@ -111,14 +124,16 @@ func encodeMinute(m *history.Minute) []byte {
 	b = binary.AppendUvarint(b, uint64(len(keys)))
 	for i := range keys {
 		k := &keys[i]
-		b = append(appendText(appendText(b, string(k.Key)), k.Rule), stateByte(k.State))
+		b = appendState(appendText(appendText(b, string(k.Key)), k.Rule), k.State, k.Cost)
 		b = appendFloats(b, k.Rate, k.Peak, float64(k.Allowed), float64(k.Denied))
 		b = binary.AppendVarint(b, k.Clients)
 	}
 	return b
 }
 
-func byKey(a, b history.KeyMinute) int { return cmp.Compare(a.Key, b.Key) }
+func byKey(a, b history.KeyMinute) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Cost, b.Cost))
+}
 
 // cursor reads a payload from its beginning. Once it is bad, every value that it reads is zero.
 type cursor struct {
@@ -165,13 +180,16 @@ func (c *cursor) readByte() byte {
 	return 0
 }
 
-func (c *cursor) readState() string {
+func (c *cursor) readState() (state string, cost []byte) {
 	b := c.readByte()
+	if b&hasCost != 0 {
+		b, cost = b&^hasCost, c.readText()
+	}
 	if int(b) >= len(states) {
 		c.bad = true
-		return history.Cold
+		return history.Cold, nil
 	}
-	return states[b]
+	return states[b], cost
 }
 
 func (c *cursor) readMillis() time.Time { return time.UnixMilli(c.readVarint()).UTC() }
@@ -187,7 +205,7 @@ func (c *cursor) checkEnd() error {
 // row is a key in a minute or in an hour. Its texts are parts of the payload, so that a row that is skipped costs no
 // memory.
 type row struct {
-	key, rule                   []byte
+	key, rule, cost             []byte
 	state                       string
 	rate, peak, allowed, denied float64
 	clients                     int64
@@ -195,7 +213,7 @@ type row struct {
 
 func (r *row) keyMinute(at int64) history.KeyMinute {
 	return history.KeyMinute{Minute: time.Unix(at, 0).UTC(), Key: hottype.Key(r.key), Rule: string(r.rule),
-		State: r.state, Rate: r.rate, Peak: r.peak, Allowed: history.Requests(r.allowed),
+		Cost: hottype.Cost(r.cost), State: r.state, Rate: r.rate, Peak: r.peak, Allowed: history.Requests(r.allowed),
 		Denied: history.Requests(r.denied), Clients: r.clients}
 }
 
@@ -225,7 +243,8 @@ func (b block) read(each func(*row)) (history.Total, error) {
 	}
 	var r row
 	for n := c.readUvarint(); n > 0 && !c.bad; n-- {
-		r.key, r.rule, r.state = c.readText(), c.readText(), c.readState()
+		r.key, r.rule = c.readText(), c.readText()
+		r.state, r.cost = c.readState()
 		r.rate, r.peak, r.allowed, r.denied, r.clients = c.readFloat(), c.readFloat(), c.readFloat(), c.readFloat(),
 			c.readVarint()
 		if !c.bad {

@@ -35,6 +35,25 @@ func TestCodec_DecodesWhatItEncoded(t *testing.T) {
 	})
 }
 
+// Files of before there were costs are read, and a minute without a cost is written as it always was.
+func TestCodec_ReadsMinutesWithoutCost(t *testing.T) {
+	t.Parallel()
+	const old = "\x80\xa8\x87\xcb\x0c" + // the time
+		"\x00\x00\x00\x00\x00\x00\x08@" + "\x00\x00\x00\x00\x00\x00\xf0?" + "\x00" + "\x01" + // totals, one key
+		"\ntopic?id=1" + "\x05topic" + "\x02" + "\x00\x00\x00\x00\x00\x00\x14@" +
+		"\x00\x00\x00\x00\x00\x00\x1c@" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00"
+	m, err := decodeMinute([]byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := m.Keys[0]; k.Cost != "" || k.State != history.Hot || k.Rule != "topic" || k.Rate != 5 || k.Peak != 7 {
+		t.Errorf("%+v", k)
+	}
+	if got := string(encodeMinute(&m)); got != old {
+		t.Errorf("%q", got)
+	}
+}
+
 // However a file is cut or changed, exactly the blocks before the fault are read. A cut is distinguished from damage.
 func TestSplitBlocks_StopsAtFirstFault(t *testing.T) {
 	t.Parallel()

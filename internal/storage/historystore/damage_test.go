@@ -137,6 +137,8 @@ func TestStore_ContinuesAfterAFullDisk(t *testing.T) {
 	}
 }
 
+var anyCost = rapid.SampledFrom([]hottype.Cost{"", hottype.CostTime, hottype.CostBytes, "response.X-Cost"})
+
 // anyMinute draws a minute with keys of any bytes.
 func anyMinute(t *rapid.T) history.Minute {
 	number := rapid.Float64()
@@ -147,7 +149,7 @@ func anyMinute(t *rapid.T) history.Minute {
 		m.Keys = append(m.Keys, history.KeyMinute{Minute: m.Total.Minute,
 			Key:  hottype.Key(string(rune('a'+i)) + string(rapid.SliceOf(rapid.Byte()).Draw(t, "key"))),
 			Rule: rapid.String().Draw(t, "rule"), State: rapid.SampledFrom(states).Draw(t, "state"),
-			Rate: number.Draw(t, "rate"), Peak: number.Draw(t, "peak"),
+			Cost: anyCost.Draw(t, "cost"), Rate: number.Draw(t, "rate"), Peak: number.Draw(t, "peak"),
 			Allowed: history.Requests(number.Draw(t, "allowed")),
 			Denied:  history.Requests(number.Draw(t, "denied")), Clients: rapid.Int64().Draw(t, "clients")})
 	}
@@ -165,7 +167,7 @@ func anyRecord(t *rapid.T) record {
 	if r.step != noStep {
 		r.Span = &history.Span{Key: hottype.Key(rapid.String().Draw(t, "key")), Rule: rapid.String().Draw(t, "rule"),
 			State: rapid.SampledFrom(states).Draw(t, "state"), From: at.Draw(t, "from"),
-			Peak: rapid.Float64().Draw(t, "peak")}
+			Peak: rapid.Float64().Draw(t, "peak"), Cost: anyCost.Draw(t, "cost")}
 		if r.step == endsSpan {
 			r.Span.Until = at.Draw(t, "until")
 		}

@@ -30,7 +30,7 @@ func encodeRecord(r *record) []byte {
 		return b
 	}
 	s := r.Span
-	b = appendText(append(appendText(b, string(s.Key)), stateByte(s.State)), s.Rule)
+	b = appendText(appendState(appendText(b, string(s.Key)), s.State, s.Cost), s.Rule)
 	until := int64(0)
 	if !s.Until.IsZero() {
 		until = s.Until.UnixMilli()
@@ -43,8 +43,9 @@ func decodeRecord(payload []byte) (record, error) {
 	r := record{Event: history.Event{At: c.readMillis(), Kind: string(c.readText()), Key: string(c.readText()),
 		Detail: json.RawMessage(slices.Clone(c.readText()))}}
 	if r.step = c.readByte(); r.step != noStep {
-		s := &history.Span{Key: hottype.Key(c.readText()), State: c.readState(), Rule: string(c.readText()),
-			From: c.readMillis()}
+		s := &history.Span{Key: hottype.Key(c.readText())}
+		state, cost := c.readState()
+		s.State, s.Cost, s.Rule, s.From = state, hottype.Cost(cost), string(c.readText()), c.readMillis()
 		if until := c.readVarint(); until != 0 {
 			s.Until = time.UnixMilli(until).UTC()
 		}

@@ -55,29 +55,30 @@ func (a *archive) readHeatmap(ctx context.Context, q *history.HeatmapQuery, m *h
 		}
 		return nil
 	}
-	peaks := map[hottype.Key]float64{}
+	peaks := map[history.ID]float64{}
 	if err := each(top, q.From.Truncate(time.Hour).Unix(), func(_ int64, r *row) {
-		if peak, ok := peaks[hottype.Key(r.key)]; !ok || r.peak > peak {
-			peaks[hottype.Key(r.key)] = r.peak
+		id := history.ID{Key: hottype.Key(r.key), Cost: hottype.Cost(r.cost)}
+		if peak, ok := peaks[id]; !ok || r.peak > peak {
+			peaks[id] = r.peak
 		}
 	}); err != nil {
 		return err
 	}
-	heaviest := history.Heaviest(peaks, q.Keys)
-	found := map[hottype.Key]*history.HeatmapKey{}
-	for _, key := range heaviest {
-		found[key] = &history.HeatmapKey{Key: key}
+	heaviest := history.HeaviestIDs(peaks, q.Keys)
+	found := map[history.ID]*history.HeatmapKey{}
+	for _, id := range heaviest {
+		found[id] = &history.HeatmapKey{Key: id.Key, Cost: id.Cost}
 	}
 	if err := each(cells, from, func(at int64, r *row) {
-		if k := found[hottype.Key(r.key)]; k != nil {
+		if k := found[history.ID{Key: hottype.Key(r.key), Cost: hottype.Cost(r.cost)}]; k != nil {
 			minute := r.keyMinute(at)
 			k.Add((at-from)/step, &minute)
 		}
 	}); err != nil {
 		return err
 	}
-	for _, key := range heaviest {
-		if k := found[key]; len(k.Cells) > 0 {
+	for _, id := range heaviest {
+		if k := found[id]; len(k.Cells) > 0 {
 			m.Keys = append(m.Keys, *k)
 		}
 	}

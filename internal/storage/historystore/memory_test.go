@@ -28,7 +28,9 @@ func TestStore_AnswersAsAModelDoes(t *testing.T) {
 			s := history.Second{At: at, Allowed: 3, Denied: 1, DeniedBy: map[string]float64{"hot": 1}}
 			for i := range 8 {
 				states := []string{history.Cold, history.Loop, history.Hot}
+				costs := []hottype.Cost{"", "", "", hottype.CostTime} // as if the rule were changed each second
 				s.Keys = append(s.Keys, history.KeySecond{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)), Rule: "topic",
+					Cost:  costs[random.IntN(len(costs))],
 					State: states[random.IntN(3)], Rate: float64(random.IntN(100)),
 					Denied:  history.Requests(random.IntN(5)),
 					Clients: 7})

@@ -30,7 +30,7 @@ func (m *memory) Second(s *history.Second) {
 	m.minutes = append(m.minutes, *ended)
 	for _, k := range ended.Keys {
 		for i := range m.spans {
-			if s := &m.spans[i]; s.Key == k.Key && s.State == k.State && s.Until.IsZero() {
+			if s := &m.spans[i]; s.Key == k.Key && s.State == k.State && s.Cost == k.Cost && s.Until.IsZero() {
 				s.Peak = max(s.Peak, k.Peak)
 			}
 		}
@@ -101,27 +101,28 @@ func (m *memory) minutesBetween(from, to time.Time) (list []history.Minute) {
 
 // Heatmap returns the cells of the heaviest keys of a time, by their peaks.
 func (m *memory) Heatmap(q history.HeatmapQuery) *history.Heatmap {
-	byKey, peaks := map[hottype.Key]*history.HeatmapKey{}, map[hottype.Key]float64{}
+	byKey, peaks := map[history.ID]*history.HeatmapKey{}, map[history.ID]float64{}
 	for _, one := range m.minutes {
 		at := one.Total.Minute
 		if at.Before(q.From.Truncate(time.Hour)) || !at.Before(q.To) {
 			continue
 		}
 		for _, k := range one.Keys {
-			peaks[k.Key] = max(peaks[k.Key], k.Peak)
+			id := history.ID{Key: k.Key, Cost: k.Cost}
+			peaks[id] = max(peaks[id], k.Peak)
 			if at.Before(q.From) {
 				continue
 			}
-			if byKey[k.Key] == nil {
-				byKey[k.Key] = &history.HeatmapKey{Key: k.Key}
+			if byKey[id] == nil {
+				byKey[id] = &history.HeatmapKey{Key: k.Key, Cost: k.Cost}
 			}
-			byKey[k.Key].Add(int64(at.Sub(q.From)/q.Step), &k)
+			byKey[id].Add(int64(at.Sub(q.From)/q.Step), &k)
 		}
 	}
 	h := &history.Heatmap{From: q.From, To: q.To, Step: int64(q.Step / time.Second), Keys: []history.HeatmapKey{},
 		Events: []history.Event{}}
-	for _, key := range history.Heaviest(peaks, q.Keys) {
-		if k := byKey[key]; k != nil {
+	for _, id := range history.HeaviestIDs(peaks, q.Keys) {
+		if k := byKey[id]; k != nil {
 			h.Keys = append(h.Keys, *k)
 		}
 	}

@@ -122,7 +122,7 @@ func readMinute(parts []block, q *history.Query, answer *history.Answer) error {
 			k := r.keyMinute(part.at)
 			if i > 0 {
 				for j := first; j < len(answer.Keys); j++ {
-					if there := &answer.Keys[j]; there.Key == k.Key {
+					if there := &answer.Keys[j]; byKey(*there, k) == 0 {
 						addPart(there, &k)
 						return
 					}

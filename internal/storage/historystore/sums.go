@@ -16,12 +16,13 @@ const keysPerHour = 4
 // sumsOf returns the block that sums up an hour, so that a week can be read at once: the peaks and sums of the heaviest
 // keys of its minutes. It returns nil if there are no minutes.
 func (a *archive) sumsOf(hour int64) ([]byte, error) {
-	keys := map[string]*history.HeatmapKey{}
+	type id struct{ key, cost string }
+	keys := map[id]*history.HeatmapKey{}
 	if err := a.eachRow(minutesKind, hour, hour, farFuture, func(at int64, r *row) {
-		k := keys[string(r.key)]
+		k := keys[id{string(r.key), string(r.cost)}]
 		if k == nil {
-			k = &history.HeatmapKey{Key: hottype.Key(r.key)}
-			keys[string(r.key)] = k
+			k = &history.HeatmapKey{Key: hottype.Key(r.key), Cost: hottype.Cost(r.cost)}
+			keys[id{string(r.key), string(r.cost)}] = k
 		}
 		minute := r.keyMinute(at)
 		k.Add(0, &minute)
@@ -31,11 +32,10 @@ func (a *archive) sumsOf(hour int64) ([]byte, error) {
 	m := history.Minute{Total: history.Total{Minute: time.Unix(hour, 0)}}
 	for _, k := range keys {
 		c := k.Cells[0]
-		m.Keys = append(m.Keys, history.KeyMinute{Key: k.Key, Rule: k.Rule, State: c.State, Peak: c.Peak,
+		m.Keys = append(m.Keys, history.KeyMinute{Key: k.Key, Rule: k.Rule, Cost: k.Cost, State: c.State, Peak: c.Peak,
 			Allowed: c.Allowed, Denied: c.Denied})
 	}
-	slices.SortFunc(m.Keys, history.Heavier)
-	m.Keys = m.Keys[:min(len(m.Keys), a.hourKeys)]
+	m.Keys = history.Heaviest(m.Keys, a.hourKeys)
 	return encodeMinute(&m), nil
 }
 
