@@ -50,7 +50,9 @@ type (
 	WindowTrial   = past.WindowTrial
 	History       = past.Store
 	Overview      = live.Overview
-	RuleOverview  = live.RuleOverview
+	Hottest       = live.Hottest
+	RuleCost      = live.RuleCost
+	KeyCost       = live.KeyCost
 	LimiterRules  = changes.LimiterRules
 	Limiter       = live.Limiter
 	HotKey        = live.HotKey

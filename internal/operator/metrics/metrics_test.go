@@ -88,14 +88,18 @@ func TestOf_SendsEachKindOfValue(t *testing.T) {
 func TestOf_LabelsTheOverviewByRule(t *testing.T) {
 	t.Parallel()
 	got := scrape(t, metrics.Of(func() admin.Overview {
-		return admin.Overview{Rules: map[string]admin.RuleOverview{
-			"topic": {HotKeys: 1, HotRate: 350}, "calm": {},
-		}}
+		return admin.Overview{Rules: map[string]int{"topic": 1, "calm": 0, "slow": 2},
+			HotRate: map[string]float64{"topic": 350, "calm": 0},
+			HotCost: []admin.RuleCost{{Rule: "slow", Cost: hottype.CostTime, Rate: 1.5}}}
 	}))
 	has(t, got,
 		`hotparam_namespace_rule_hot_keys{rule="topic"} 1`, `hotparam_namespace_rule_hot_rate{rule="topic"} 350`,
-		`hotparam_namespace_rule_hot_keys{rule="calm"} 0`,
+		`hotparam_namespace_rule_hot_keys{rule="calm"} 0`, `hotparam_namespace_rule_hot_keys{rule="slow"} 2`,
+		`hotparam_namespace_rule_hot_cost{cost="time",rule="slow"} 1.5`,
 	)
+	if strings.Contains(got, `hot_rate{rule="slow"`) {
+		t.Error("seconds are shown as requests per second")
+	}
 }
 
 // Clients choose the keys, which may hold any bytes and be long.

@@ -50,7 +50,7 @@ var update = flag.Bool("update", false, "write testdata/metrics.txt and docs/met
 func groups() []group {
 	return []group{
 		of[admin.Overview]("overview", "all"),
-		of[[]hottype.HotKey]("hot keys, with admin.metrics_key_labels", "all"),
+		of[admin.Hottest]("hot keys, with admin.metrics_key_labels", "all"),
 		of[admin.Stats]("admin", "all"),
 		of[metrics.ReloadStats]("config", "all"),
 		of[metrics.RulesStats]("rules", "collector, aggregator, limiter-sidecar, serve"),
@@ -243,6 +243,12 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 			v.SetMapIndex(reflect.ValueOf("one"), one)
 		}
 		store()
+		eachField(one, path+"[]", func(path string, set, reset func()) {
+			visit(path, func() { set(); store() }, func() { reset(); store() })
+		})
+	case reflect.Slice:
+		one := reflect.New(v.Type().Elem()).Elem()
+		store := func() { v.Set(reflect.Append(reflect.MakeSlice(v.Type(), 0, 1), one)) }
 		eachField(one, path+"[]", func(path string, set, reset func()) {
 			visit(path, func() { set(); store() }, func() { reset(); store() })
 		})

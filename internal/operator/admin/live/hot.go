@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,14 +28,15 @@ type hotQuery struct {
 // hotOrders compare two hot keys, and their speeds, by the fields by which the list can be sorted: numbers from the
 // greatest, texts and times from the first.
 var hotOrders = map[string]func(a, b *hottype.HotKey, x, y keySpeed) int{
-	"rate":    func(_, _ *hottype.HotKey, _, _ keySpeed) int { return 0 }, // the order of the hot set
-	"share":   func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(b.Share, a.Share) },
-	"clients": func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(b.Clients, a.Clients) },
-	"since":   func(a, b *hottype.HotKey, _, _ keySpeed) int { return a.Since.Compare(b.Since) },
-	"key":     func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(a.Key, b.Key) },
-	"allowed": func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Allowed, x.Allowed) },
-	"denied":  func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Denied, x.Denied) },
-	"served":  func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Served, x.Served) },
+	"rate":      func(_, _ *hottype.HotKey, _, _ keySpeed) int { return 0 }, // the order of rankKeys
+	"threshold": func(_, _ *hottype.HotKey, _, _ keySpeed) int { return 0 }, // the order of sortByThreshold
+	"share":     func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(b.Share, a.Share) },
+	"clients":   func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(b.Clients, a.Clients) },
+	"since":     func(a, b *hottype.HotKey, _, _ keySpeed) int { return a.Since.Compare(b.Since) },
+	"key":       func(a, b *hottype.HotKey, _, _ keySpeed) int { return cmp.Compare(a.Key, b.Key) },
+	"allowed":   func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Allowed, x.Allowed) },
+	"denied":    func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Denied, x.Denied) },
+	"served":    func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Served, x.Served) },
 }
 
 // getHot lists the hot keys: GET /v1/hot?limit&offset&sort&find.
@@ -43,8 +45,9 @@ func (s *Service) getHot(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	now, hot := s.cfg.Now(), s.hotKeys()
-	page, matched := q.selectPage(hot, s.keySpeeds(now))
+	now := s.cfg.Now()
+	hot := rankKeys(s.cfg.Rules(), s.hotKeys())
+	page, matched := q.selectPage(hot, s.cfg.Rules(), s.keySpeeds(now))
 	st := s.buildState(now, hot, page, s.loopKeys())
 	s.mu.Lock()
 	for i := range st.Hot {
@@ -68,15 +71,15 @@ func readHotQuery(r *http.Request) (q hotQuery, err error) {
 	q.sort = cmp.Or(r.URL.Query().Get("sort"), "rate")
 	if hotOrders[q.sort] == nil {
 		return q, web.BadField("sort", "sort is "+web.Quoted(q.sort),
-			"give rate, share, clients, since, key, allowed, denied or served")
+			"give rate, threshold, share, clients, since, key, allowed, denied or served")
 	}
 	return q, nil
 }
 
 // selectPage returns the part of the hot keys that the query selects, and the number of keys that matched. It does not
 // change hot.
-func (q *hotQuery) selectPage(hot []hottype.HotKey, speeds map[hottype.Key]keySpeed) (page []hottype.HotKey,
-	matched int) {
+func (q *hotQuery) selectPage(hot []hottype.HotKey, set *rules.Set, speeds map[hottype.Key]keySpeed) (
+	page []hottype.HotKey, matched int) {
 	list := slices.Clone(hot)
 	if q.find != "" {
 		list = slices.DeleteFunc(list, func(h hottype.HotKey) bool {
@@ -85,19 +88,86 @@ func (q *hotQuery) selectPage(hot []hottype.HotKey, speeds map[hottype.Key]keySp
 		})
 	}
 	order := hotOrders[q.sort]
+	if q.sort == "threshold" {
+		list = sortByThreshold(set, list)
+	}
 	slices.SortStableFunc(list, func(a, b hottype.HotKey) int { return order(&a, &b, speeds[a.Key], speeds[b.Key]) })
 	matched = len(list)
 	list = list[min(q.offset, matched):]
 	return list[:min(q.limit, len(list))], matched
 }
 
+// rankKeys returns keys from the heaviest. If all count by one cost, that is the order of the hot set, by rate. Rates of
+// several costs cannot be compared, so then the keys are ordered by how many times their threshold they have. It does
+// not change the list.
+func rankKeys(set *rules.Set, list []hottype.HotKey) []hottype.HotKey {
+	if !slices.ContainsFunc(list, func(h hottype.HotKey) bool { return h.Cost != list[0].Cost }) {
+		return list
+	}
+	return sortByThreshold(set, list)
+}
+
+// sortByThreshold returns keys sorted by their rates as multiples of their thresholds, the greatest first. It does not
+// change the list.
+func sortByThreshold(set *rules.Set, list []hottype.HotKey) []hottype.HotKey {
+	type ranked struct {
+		place int
+		times float64
+	}
+	places := make([]ranked, len(list))
+	for i := range list {
+		places[i] = ranked{i, timesThreshold(set, &list[i])}
+	}
+	slices.SortStableFunc(places, func(a, b ranked) int { return cmp.Compare(b.times, a.times) })
+	sorted := make([]hottype.HotKey, len(list))
+	for i, p := range places {
+		sorted[i] = list[p.place]
+	}
+	return sorted
+}
+
+// timesThreshold returns the rate of a key as a multiple of its threshold, or of the minimum rate of a share or a surge.
+// It returns 0 if the key has neither.
+func timesThreshold(set *rules.Set, h *hottype.HotKey) float64 {
+	rule := set.RuleOf(h.Key, h.Rule)
+	if rule == nil || rule.Cost != h.Cost {
+		return 0
+	}
+	if least := cmp.Or(rule.Hot.Rate, rule.Hot.MinRate); least > 0 {
+		return h.Rate / least
+	}
+	return 0
+}
+
+// thresholdOf returns the rate from which a key of a rule is hot, or 0 if there is none. A rule that counts by another
+// cost than the key has just been changed: its threshold is of another unit.
+func thresholdOf(rule *rules.Rule, h *hottype.HotKey) float64 {
+	if rule == nil || rule.Cost != h.Cost {
+		return 0
+	}
+	return rule.Hot.Rate
+}
+
+// roundRate drops meaningless digits of a rate, as [web.Rounded] does. Rates of time may be far below 0.01.
+func roundRate(cost hottype.Cost, rate float64) float64 {
+	if cost.IsRequests() {
+		return *web.Rounded(rate)
+	}
+	short, err := strconv.ParseFloat(strconv.FormatFloat(rate, 'g', 4, 64), 64)
+	if err != nil {
+		return rate
+	}
+	return short
+}
+
 // closeKey is a key that is not hot, with its rate and its threshold.
 type closeKey struct {
-	Key       hottype.Key `json:"key"`
-	Href      string      `json:"href"`
-	Rule      string      `json:"rule"`
-	Rate      float64     `json:"rate"`
-	Threshold float64     `json:"threshold"` // requests a second
+	Key       hottype.Key  `json:"key"`
+	Href      string       `json:"href"`
+	Rule      string       `json:"rule"`
+	Cost      hottype.Cost `json:"cost,omitempty"`
+	Rate      float64      `json:"rate"`
+	Threshold float64      `json:"threshold"` // in units of the cost a second
 }
 
 func closestKeys(set *rules.Set, heaviest, hot, loops []hottype.HotKey) []closeKey {
@@ -111,11 +181,12 @@ func closestKeys(set *rules.Set, heaviest, hot, loops []hottype.HotKey) []closeK
 	for i := range heaviest {
 		h := &heaviest[i]
 		rule := set.RuleFor(h.Key.Resource())
-		if known[h.Key] || rule == nil || !(rule.Hot.Rate > 0) {
+		threshold := thresholdOf(rule, h)
+		if known[h.Key] || !(threshold > 0) {
 			continue
 		}
-		near = append(near, closeKey{Key: h.Key, Href: web.KeyHref(h.Key), Rule: rule.Name, Rate: *web.Rounded(h.Rate),
-			Threshold: rule.Hot.Rate})
+		near = append(near, closeKey{Key: h.Key, Href: web.KeyHref(h.Key), Rule: rule.Name, Cost: h.Cost,
+			Rate: roundRate(h.Cost, h.Rate), Threshold: threshold})
 	}
 	slices.SortStableFunc(near, func(a, b closeKey) int { return cmp.Compare(b.Rate/b.Threshold, a.Rate/a.Threshold) })
 	return near[:min(len(near), maxClosest)]
@@ -155,7 +226,7 @@ var detectionKinds = map[detect.Kind]string{
 // detectionChange returns a change of the hot set in the form of the feed.
 func detectionChange(at time.Time, kind string, h *hottype.HotKey) Change {
 	return Change{
-		At: at, Kind: kind, Key: string(h.Key), Rule: h.Rule, Rate: h.Rate,
+		At: at, Kind: kind, Key: string(h.Key), Rule: h.Rule, Cost: h.Cost, Rate: h.Rate,
 		Clients: h.Clients, Client: h.HeaviestClient, ClientShare: h.ClientShare,
 	}
 }

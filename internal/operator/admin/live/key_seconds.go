@@ -24,12 +24,30 @@ const (
 // seconds holds the last fifteen minutes of keys that are or were hot, a loop or overridden. It is bounded: the first
 // keys of a second take precedence. It is not safe for concurrent use.
 type seconds struct {
-	keys map[hottype.Key]*[keepSeconds]past.Second
-	last map[hottype.Key]uint32
+	keys  map[hottype.Key]*[keepSeconds]past.Second
+	last  map[hottype.Key]uint32
+	costs map[hottype.Key]hottype.Cost // of which the rates of a key are, if they are not of requests
 }
 
 func newSeconds() *seconds {
-	return &seconds{keys: map[hottype.Key]*[keepSeconds]past.Second{}, last: map[hottype.Key]uint32{}}
+	return &seconds{keys: map[hottype.Key]*[keepSeconds]past.Second{}, last: map[hottype.Key]uint32{},
+		costs: map[hottype.Key]hottype.Cost{}}
+}
+
+// setCost records the cost of the rates of a key that are added next. It forgets rates of another cost.
+func (s *seconds) setCost(key hottype.Key, cost hottype.Cost) {
+	if s.costs[key] == cost {
+		return
+	}
+	if ring := s.keys[key]; ring != nil {
+		for i := range ring {
+			ring[i].Rate = past.Unknown
+		}
+	}
+	delete(s.costs, key)
+	if cost != "" {
+		s.costs[key] = cost
+	}
 }
 
 // add adds the seconds of keys, the most important first, and removes seconds that are too old.
@@ -71,6 +89,7 @@ func (s *seconds) evictOldest(at uint32) {
 func (s *seconds) remove(key hottype.Key) {
 	delete(s.keys, key)
 	delete(s.last, key)
+	delete(s.costs, key)
 }
 
 // secondsOf returns the seconds of a key from time from on, oldest first.
@@ -93,7 +112,7 @@ func (s *seconds) sparkRates(key hottype.Key, now time.Time) []float64 {
 	rates := []float64{}
 	for _, one := range s.secondsOf(key, now.Add(-keepSpark*time.Second+time.Second), now) {
 		if r := float64(one.Rate); !math.IsNaN(r) {
-			rates = append(rates, *web.Rounded(r))
+			rates = append(rates, roundRate(s.costs[key], r))
 		}
 	}
 	return rates
@@ -105,6 +124,7 @@ func (s *Service) addKeySeconds(now time.Time, hot []HotKey, loops []hottype.Hot
 	var keys []hottype.Key
 	var of []past.Second
 	speeds := s.rates.totalSpeed(now).Keys
+	costs := map[hottype.Key]hottype.Cost{}
 	add := func(key hottype.Key, rate float64, l *limitView) {
 		one := past.Second{Rate: float32(rate), Allowed: past.Unknown, Denied: past.Unknown, Limit: past.Unknown}
 		if sp, ok := speeds[key]; ok {
@@ -118,9 +138,11 @@ func (s *Service) addKeySeconds(now time.Time, hot []HotKey, loops []hottype.Hot
 	}
 	for i := range hot {
 		add(hot[i].Key, hot[i].Rate, hot[i].Limit)
+		costs[hot[i].Key] = hot[i].Cost
 	}
 	for i := range loops[:min(len(loops), maxShown)] {
 		add(loops[i].Key, loops[i].Rate, nil)
+		costs[loops[i].Key] = loops[i].Cost
 	}
 	others := make([]hottype.Key, 0, len(speeds))
 	for key, sp := range speeds {
@@ -134,22 +156,28 @@ func (s *Service) addKeySeconds(now time.Time, hot []HotKey, loops []hottype.Hot
 	for _, key := range others {
 		add(key, math.NaN(), nil)
 	}
+	for _, key := range keys[:min(len(keys), keepKeys)] { // of others no seconds are kept, nor costs
+		if cost, ok := costs[key]; ok {
+			s.seconds.setCost(key, cost)
+		}
+	}
 	s.seconds.add(now, keys, of)
 }
 
 type Second struct {
 	At      int64    `json:"at"`
-	Rate    *float64 `json:"rate"`
+	Rate    *float64 `json:"rate"` // in units of the cost
 	Allowed *float64 `json:"allowed"`
 	Denied  *float64 `json:"denied"`
 	Limit   *float64 `json:"limit"`
 }
 
-func nilIfNaN(f float32) *float64 {
+// nilIfNaN returns a number of requests a second, or of units of a cost.
+func nilIfNaN(f float32, cost hottype.Cost) *float64 {
 	if math.IsNaN(float64(f)) {
 		return nil
 	}
-	return web.Rounded(float64(f))
+	return new(roundRate(cost, float64(f)))
 }
 
 // getSeconds answers with the last minutes of a key by the second: GET /v1/keys/{key}/seconds?since.
@@ -165,14 +193,18 @@ func (s *Service) getSeconds(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.mu.Lock()
-	list := s.seconds.secondsOf(key, since, now)
+	list, cost := s.seconds.secondsOf(key, since, now), s.seconds.costs[key]
 	s.mu.Unlock()
 	views := make([]Second, len(list))
 	for i, one := range list {
-		views[i] = Second{int64(one.At), nilIfNaN(one.Rate), nilIfNaN(one.Allowed), nilIfNaN(one.Denied),
-			nilIfNaN(one.Limit)}
+		views[i] = Second{int64(one.At), nilIfNaN(one.Rate, cost), nilIfNaN(one.Allowed, ""), nilIfNaN(one.Denied, ""),
+			nilIfNaN(one.Limit, "")}
 	}
-	return web.WriteJSON(w, http.StatusOK, map[string]any{"key": key, "at": now.Unix(), "seconds": views})
+	answer := map[string]any{"key": key, "at": now.Unix(), "seconds": views}
+	if cost != "" {
+		answer["cost"] = cost
+	}
+	return web.WriteJSON(w, http.StatusOK, answer)
 }
 
 const whatIfSpan = 5 * time.Minute
@@ -190,6 +222,11 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 	now := s.cfg.Now()
 	s.mu.Lock()
 	list := s.seconds.secondsOf(key, now.Add(-whatIfSpan), now)
+	if s.seconds.costs[key] != "" {
+		for i := range list {
+			list[i].Rate = past.Unknown // it is not of requests, which a limit counts
+		}
+	}
 	s.mu.Unlock()
 	a, err := past.Simulate(r.Context(), spec, list, past.SlicesOfSecond)
 	if err != nil {

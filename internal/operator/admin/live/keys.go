@@ -41,11 +41,13 @@ type Key struct {
 }
 
 type ruleView struct {
-	Name      string  `json:"name"`
-	CatchAll  bool    `json:"catch_all"`
-	HotRate   float64 `json:"hot_rate"`
-	WindowMS  float64 `json:"window_ms"`
-	Threshold int64   `json:"threshold"` // requests within the window
+	Name     string       `json:"name"`
+	CatchAll bool         `json:"catch_all"`
+	Cost     hottype.Cost `json:"cost,omitempty"`
+	HotRate  float64      `json:"hot_rate"` // in units of the cost a second
+	WindowMS float64      `json:"window_ms"`
+	// Threshold is the number of requests within the window, or what they cost.
+	Threshold float64 `json:"threshold"`
 }
 
 type appliedLimit struct {
@@ -121,8 +123,9 @@ func viewRule(r *rules.Rule) *ruleView {
 	if r == nil {
 		return nil
 	}
-	return &ruleView{Name: r.Name, CatchAll: r.IsCatchAll(), HotRate: r.Hot.Rate,
-		WindowMS: float64(r.Hot.Window) / float64(time.Millisecond), Threshold: r.Threshold()}
+	return &ruleView{Name: r.Name, CatchAll: r.IsCatchAll(), Cost: r.Cost, HotRate: r.Hot.Rate,
+		WindowMS:  float64(r.Hot.Window) / float64(time.Millisecond),
+		Threshold: float64(r.Threshold()) / float64(r.Cost.Unit())}
 }
 
 func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {

@@ -146,9 +146,10 @@ const (
 	unmetAfter = time.Minute // time in which a useful override has a hit
 )
 
-// ActiveKeys returns the keys that are known to have requests, with their rates, heaviest first.
+// ActiveKeys returns the keys that are known to have requests, with their requests a second, heaviest first. The rate of
+// a key whose rule counts another cost is that of its decisions, or 0 if no limiter reports it.
 func (s *Service) ActiveKeys(now time.Time) []hottype.HotKey {
-	rates := map[hottype.Key]float64{}
+	rates, costly := map[hottype.Key]float64{}, map[hottype.Key]bool{}
 	for key, sp := range s.keySpeeds(now) {
 		rates[key] = sp.Allowed + sp.Denied
 	}
@@ -158,12 +159,16 @@ func (s *Service) ActiveKeys(now time.Time) []hottype.HotKey {
 	}
 	for _, list := range lists {
 		for i := range list {
-			rates[list[i].Key] = list[i].Rate
+			if h := &list[i]; h.Cost.IsRequests() {
+				rates[h.Key] = h.Rate
+			} else if h.Rate > 0 {
+				costly[h.Key], rates[h.Key] = true, rates[h.Key]
+			}
 		}
 	}
 	active := make([]hottype.HotKey, 0, len(rates))
 	for key, rate := range rates {
-		if rate > 0 {
+		if rate > 0 || costly[key] {
 			active = append(active, hottype.HotKey{Key: key, Rate: rate})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/detection/history"
+	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 	"github.com/hotparam/pipeline/internal/report"
@@ -33,7 +35,7 @@ type HotKey struct {
 	// LimitSource names the source of the limit: an override, the rule's value list or the rule. It is "" without a
 	// limit.
 	LimitSource string `json:"limit_source"`
-	// Threshold is the rule's rate from which a key is hot, in requests a second, or 0 if the rule has no rate.
+	// Threshold is the rule's rate from which a key is hot, in units of Cost a second, or 0 if the rule has no rate.
 	Threshold float64 `json:"threshold"`
 	// Spark is the rate in the last minute. It is set in lists that a request asks for.
 	Spark []float64 `json:"spark,omitempty"`
@@ -212,12 +214,12 @@ func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot
 	}
 	known := map[hottype.Key]bool{}
 	add := func(list []hottype.HotKey, state string) {
-		for _, h := range list[:min(len(list), s.cfg.HistoryKeys)] {
+		for _, h := range hotset.FirstOfEachCost(slices.Clone(list), s.cfg.HistoryKeys) {
 			if known[h.Key] {
 				continue
 			}
 			known[h.Key] = true
-			one := history.KeySecond{Key: h.Key, Rule: h.Rule, State: state, Rate: h.Rate, Clients: h.Clients,
+			one := history.KeySecond{Key: h.Key, Rule: h.Rule, Cost: h.Cost, State: state, Rate: h.Rate, Clients: h.Clients,
 				Allowed: history.Unknown, Denied: history.Unknown}
 			if k, reported := sp.Keys[h.Key]; reported {
 				one.Allowed, one.Denied = history.Requests(k.Allowed), history.Requests(k.Denied)
@@ -247,7 +249,7 @@ func (s *Service) recordChange(c *Change) {
 
 // spanOf returns the span that a change begins or ends, or nil for other changes.
 func spanOf(c *Change) *history.Span {
-	span := &history.Span{Key: hottype.Key(c.Key), Rule: c.Rule, State: history.Hot, Peak: c.Rate}
+	span := &history.Span{Key: hottype.Key(c.Key), Rule: c.Rule, Cost: c.Cost, State: history.Hot, Peak: c.Rate}
 	switch c.Kind {
 	case BecameLoop, CeasedLoop:
 		span.State = history.Loop

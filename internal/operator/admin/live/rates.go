@@ -7,7 +7,9 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/report"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // rates computes speeds from the cumulative reports of limiters. Each limiter's speed is the difference of two of its
@@ -201,48 +203,75 @@ func counterGrowth(before, after uint64) uint64 {
 
 func perSecond(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
-// maxHottest is the number of keys that Hottest returns.
+// maxHottest is the number of keys of a cost that Hottest returns.
 const maxHottest = 100
 
 // Overview holds the numbers of hot keys and loops of the namespace.
 type Overview struct {
 	HotKeys int `metric:"hotparam_namespace_hot_keys" help:"Hot keys of the namespace in this program's copy of the hot set."`
 	Loops   int `metric:"hotparam_namespace_loops" help:"Loops of the namespace: keys over their threshold because of one or a few clients. They are neither hot nor limited."`
-	// Rules holds the hot keys by the name of the rule. It has every rule in force.
-	Rules map[string]RuleOverview `label:"rule"`
+	// Rules holds the numbers of hot keys by the name of the rule. It has every rule in force.
+	Rules map[string]int `metric:"hotparam_namespace_rule_hot_keys" label:"rule" help:"Hot keys of the namespace, by rule."`
+	// HotRate holds the rates by the name of the rule, without rules that count another cost than requests.
+	HotRate map[string]float64 `metric:"hotparam_namespace_rule_hot_rate" label:"rule" help:"Requests per second of all of the rule's hot keys in the namespace, unless the rule counts another cost."`
+	// HotCost holds what the hot keys of the other rules cost.
+	HotCost []RuleCost
 }
 
-type RuleOverview struct {
-	HotKeys int     `metric:"hotparam_namespace_rule_hot_keys" help:"Hot keys of the namespace, by rule."`
-	HotRate float64 `metric:"hotparam_namespace_rule_hot_rate" help:"Requests per second of all of the rule's hot keys in the namespace."`
+// RuleCost is what the requests of the hot keys of a rule cost together.
+type RuleCost struct {
+	Rule string       `label:"rule"`
+	Cost hottype.Cost `label:"cost"`
+	Rate float64      `metric:"hotparam_namespace_rule_hot_cost" help:"Cost per second of all hot keys of a rule that counts a cost: seconds of time, bytes, or the number in a field of the response."`
 }
 
 func (s *Service) Overview() Overview {
 	hot := s.cfg.Hot()
-	return Overview{HotKeys: len(hot), Loops: len(s.loopKeys()), Rules: s.overviewByRule(hot)}
-}
-
-// overviewByRule returns the sums of the hot keys by rule. A rule that is not in force here, as during a reload, has no
-// sum.
-func (s *Service) overviewByRule(hot []hottype.HotKey) map[string]RuleOverview {
-	sums := map[string]RuleOverview{}
+	o := Overview{HotKeys: len(hot), Loops: len(s.loopKeys()), Rules: map[string]int{}, HotRate: map[string]float64{}}
+	sums := map[string]float64{}
+	byName := map[string]*rules.Rule{}
 	for _, r := range s.cfg.Rules().Rules {
-		sums[r.Name] = RuleOverview{}
+		o.Rules[r.Name], byName[r.Name] = 0, r
 	}
-	for _, h := range hot {
-		if sum, ok := sums[h.Rule]; ok {
-			sums[h.Rule] = RuleOverview{HotKeys: sum.HotKeys + 1, HotRate: sum.HotRate + h.Rate}
+	for i := range hot {
+		h := &hot[i]
+		r := byName[h.Rule]
+		if r == nil { // it is not in force here, as during a reload
+			continue
+		}
+		o.Rules[h.Rule]++
+		if h.Cost == r.Cost {
+			sums[h.Rule] += h.Rate
 		}
 	}
-	return sums
+	for _, r := range s.cfg.Rules().Rules {
+		if r.Cost == "" {
+			o.HotRate[r.Name] = sums[r.Name]
+		} else {
+			o.HotCost = append(o.HotCost, RuleCost{r.Name, r.Cost, sums[r.Name]})
+		}
+	}
+	return o
 }
 
-// Hottest returns the 100 hot keys with the highest rates, each key of a rule once, because equal series fail a scrape.
-func (s *Service) Hottest() []hottype.HotKey {
+// Hottest holds hot keys for metrics, each key of a rule once, because equal series fail a scrape.
+type Hottest struct {
+	Requests []hottype.HotKey // of rules that count requests
+	Costs    []KeyCost
+}
+
+// KeyCost is what the requests of a hot key cost.
+type KeyCost struct {
+	Key  hottype.Key  `label:"key"`
+	Rule string       `label:"rule"`
+	Cost hottype.Cost `label:"cost"`
+	Rate float64      `metric:"hotparam_hot_key_cost" help:"Cost per second of the 100 hottest keys of rules that count a cost: seconds of time, bytes, or the number in a field of the response."`
+}
+
+// Hottest returns the 100 hot keys of each cost with the highest rates.
+func (s *Service) Hottest() (top Hottest) {
 	sorted := slices.Clone(s.cfg.Hot())
-	slices.SortStableFunc(sorted, func(a, b hottype.HotKey) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
-	})
+	hotset.Sort(sorted)
 	type id struct{ key, rule string }
 	seen := map[id]bool{}
 	sorted = slices.DeleteFunc(sorted, func(h hottype.HotKey) bool {
@@ -251,5 +280,12 @@ func (s *Service) Hottest() []hottype.HotKey {
 		seen[k] = true
 		return was
 	})
-	return sorted[:min(len(sorted), maxHottest)]
+	for _, h := range hotset.FirstOfEachCost(sorted, maxHottest) {
+		if h.Cost.IsRequests() {
+			top.Requests = append(top.Requests, h)
+		} else {
+			top.Costs = append(top.Costs, KeyCost{h.Key, h.Rule, h.Cost, h.Rate})
+		}
+	}
+	return top
 }

@@ -39,7 +39,8 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 		s.latest.closest = near
 		s.mu.Unlock()
 	}
-	st := s.buildState(now, hot, hot[:min(len(hot), keepKeys)], loops)
+	ranked := rankKeys(s.cfg.Rules(), hot)
+	st := s.buildState(now, hot, ranked[:min(len(ranked), keepKeys)], rankKeys(s.cfg.Rules(), loops))
 	st.Loops = st.Loops[:min(len(st.Loops), maxShown)]
 
 	s.mu.Lock()
@@ -204,7 +205,7 @@ func (s *Service) emitListChanges(now time.Time, list []hottype.HotKey, known ma
 	for i := range list {
 		h := &list[i]
 		was, had := known[string(h.Key)]
-		listed := listedKey{rule: h.Rule, rate: h.Rate, full: cmp.Or(s.rates.full[h.Key], was.full)}
+		listed := listedKey{rule: h.Rule, cost: h.Cost, rate: h.Rate, full: cmp.Or(s.rates.full[h.Key], was.full)}
 		current[string(h.Key)] = listed
 		if !had {
 			named := *h
@@ -219,7 +220,7 @@ func (s *Service) emitListChanges(now time.Time, list []hottype.HotKey, known ma
 			current[key] = was // no report that it has ended
 		default:
 			s.emitChange(Change{At: now, Kind: left, Key: cmp.Or(string(was.full), key), Rule: was.rule,
-				Rate: was.rate})
+				Cost: was.cost, Rate: was.rate})
 		}
 	}
 	return current
@@ -249,9 +250,10 @@ type Change struct {
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"`
 	Key  string    `json:"key"`
-	// Rule and Rate are set for changes of the hot set.
-	Rule string  `json:"rule,omitempty"`
-	Rate float64 `json:"rate,omitempty"`
+	// Rule, Cost and Rate are set for changes of the hot set. Rate is in units of the cost, or of requests without one.
+	Rule string       `json:"rule,omitempty"`
+	Cost hottype.Cost `json:"cost,omitempty"`
+	Rate float64      `json:"rate,omitempty"`
 	// Clients, Client and ClientShare describe the clients, if they are known.
 	Clients     int64   `json:"clients,omitempty"`
 	Client      string  `json:"heaviest_client,omitempty"`

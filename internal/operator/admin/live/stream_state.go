@@ -73,6 +73,7 @@ type overrideNotes struct {
 // listedKey holds the fields of a hot key or a loop that the report of its end needs.
 type listedKey struct {
 	rule string
+	cost hottype.Cost
 	rate float64
 	full hottype.Key // of an alias; "" if it is not known
 }
@@ -208,7 +209,7 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 			Override: held.ViewOf(o)}
 		v.LimitSource = limitSource(rule, o, h.Key, v.Limit)
 		if rule != nil {
-			v.Threshold = rule.Hot.Rate
+			v.Threshold = thresholdOf(rule, &h)
 			if o != nil {
 				v.RuleLimit = bounds.viewLimit(rule.LimitFor(h.Key))
 			}

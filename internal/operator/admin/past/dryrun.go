@@ -29,7 +29,7 @@ const (
 // Further states of a key after a change of rules.
 const (
 	uncounted = "uncounted" // its requests count under other keys, which the history lacks
-	recounted = "recounted" // its requests count under other keys, of which the history knows nothing
+	recounted = "recounted" // its requests count under other keys or by another cost, unknown to the history
 )
 
 // DryRun is the effect that new rules would have had on the keys of the last minutes. A key whose rule, limit and
@@ -38,7 +38,7 @@ type DryRun struct {
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
 	Minutes int       `json:"minutes"` // for which the history has data
-	// Keys are the keys for which something changes, those with the greatest peaks first.
+	// Keys are the keys for which something changes, of each cost those with the greatest peaks first.
 	Keys      []DryKey `json:"keys"`
 	Unchanged int      `json:"unchanged"`
 	Truncated bool     `json:"truncated"` // there were more keys than are tried
@@ -48,13 +48,14 @@ type DryRun struct {
 
 // DryKey is a key under the present rules and the new ones. States are the hottest of all minutes.
 type DryKey struct {
-	Key          hottype.Key `json:"key"`
-	Href         string      `json:"href"`
-	Peak         float64     `json:"peak"`
-	Before       string      `json:"before"`
-	After        string      `json:"after"`
-	DeniedBefore float64     `json:"denied_before"`
-	DeniedAfter  float64     `json:"denied_after"`
+	Key          hottype.Key  `json:"key"`
+	Href         string       `json:"href"`
+	Cost         hottype.Cost `json:"cost,omitempty"` // of Peak
+	Peak         float64      `json:"peak"`
+	Before       string       `json:"before"`
+	After        string       `json:"after"`
+	DeniedBefore float64      `json:"denied_before"`
+	DeniedAfter  float64      `json:"denied_after"`
 }
 
 // DryRun tries rules, with the live overrides, on the last minutes of the history.
@@ -104,9 +105,9 @@ func (r *rulesAt) policyOf(key hottype.Key, rule string) (t keyPolicy) {
 	return t
 }
 
-// countsAlike reports whether the requests of a key of rule a still count under it by rule b.
+// countsAlike reports whether the requests of a key of rule a still count under it by rule b, and for the same.
 func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
-	if a.Name != b.Name || a.AllQuery != b.AllQuery || !reflect.DeepEqual(a.Match, b.Match) ||
+	if a.Name != b.Name || a.Cost != b.Cost || a.AllQuery != b.AllQuery || !reflect.DeepEqual(a.Match, b.Match) ||
 		!reflect.DeepEqual(a.Params, b.Params) || !reflect.DeepEqual(a.Ignore, b.Ignore) ||
 		!reflect.DeepEqual(a.ParseAs, b.ParseAs) {
 		return false
@@ -121,11 +122,13 @@ func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
 
 func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*DryRun, error) {
 	a := &DryRun{From: past.From, To: past.To, Minutes: len(past.Totals), Keys: []DryKey{}, Truncated: past.Truncated}
-	minutes := map[hottype.Key][]history.KeyMinute{}
+	minutes := map[history.ID][]history.KeyMinute{}
 	for _, k := range past.Keys {
-		minutes[k.Key] = append(minutes[k.Key], k)
+		id := history.ID{Key: k.Key, Cost: k.Cost}
+		minutes[id] = append(minutes[id], k)
 	}
-	for key, list := range minutes {
+	for id, list := range minutes {
+		key := id.Key
 		before, after := now.policyOf(key, list[0].Rule), next.policyOf(key, list[0].Rule)
 		if before.rule != nil && after.rule != nil && next.countsAlike(before.rule, after.rule, key) &&
 			reflect.DeepEqual(before.rule.Hot, after.rule.Hot) && reflect.DeepEqual(before.limit, after.limit) &&
@@ -133,7 +136,7 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 			a.Unchanged++
 			continue
 		}
-		d := DryKey{Key: key, Href: web.KeyHref(key), Before: history.Cold}
+		d := DryKey{Key: key, Cost: id.Cost, Href: web.KeyHref(key), Before: history.Cold}
 		for i := range list {
 			d.Peak = max(d.Peak, list[i].Peak)
 			if list[i].Denied.IsKnown() { // the limit of a cold key denied nothing
@@ -144,14 +147,14 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*D
 		a.Keys = append(a.Keys, d)
 	}
 	slices.SortFunc(a.Keys, func(a, b DryKey) int {
-		return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key))
 	})
 	if len(a.Keys) > maxDryKeys {
 		a.Keys, a.Truncated = a.Keys[:maxDryKeys], true
 	}
 	for i := range a.Keys {
 		d := &a.Keys[i]
-		list := minutes[d.Key]
+		list := minutes[history.ID{Key: d.Key, Cost: d.Cost}]
 		if err := errors.Join(ctx.Err(), d.evaluateMinutes(ctx, list, now.policyOf(d.Key, list[0].Rule),
 			next)); err != nil {
 			return nil, err
@@ -171,7 +174,7 @@ func (d *DryKey) evaluateMinutes(ctx context.Context, list []history.KeyMinute, 
 	case after.rule == nil:
 		d.After = uncounted
 		return nil
-	case before.rule == nil || !next.countsAlike(before.rule, after.rule, d.Key):
+	case before.rule == nil || d.Cost != before.rule.Cost || !next.countsAlike(before.rule, after.rule, d.Key):
 		d.After = recounted
 		return nil
 	}
@@ -184,9 +187,12 @@ func (d *DryKey) evaluateMinutes(ctx context.Context, list []history.KeyMinute, 
 			held = append(held, secondsOf(&list[i])...)
 		}
 		if after.override.Action == rules.ActionBlock {
-			d.DeniedAfter += math.Round(float64(len(secondsOf(&list[i]))) * list[i].Rate)
+			for _, s := range secondsOf(&list[i]) {
+				d.DeniedAfter += float64(s.Rate)
+			}
 		}
 	}
+	d.DeniedAfter = math.Round(d.DeniedAfter)
 	spec, holds := after.limitSpec()
 	if !holds {
 		return nil
@@ -224,17 +230,22 @@ func stateBy(before, after rules.HotCriteria, k *history.KeyMinute) string {
 	return history.Hot
 }
 
-// secondsOf returns the seconds of a minute in which a key was requested, with its mean rate in each. The number of
-// these seconds is known for keys that limiters report.
+// secondsOf returns the seconds of a minute in which a key was requested, with its mean requests in each. The number of
+// these seconds is known for keys that limiters report. The rate of a rule that counts another cost is not of requests,
+// so that its requests are known only if limiters report them; they are distributed over the minute.
 func secondsOf(k *history.KeyMinute) []Second {
-	n := 60
-	if decided := k.Allowed + k.Denied; decided > 0 && k.Rate > 0 {
-		n = min(n, int(math.Ceil(float64(decided)/k.Rate)))
+	n, rate, decided := 60, k.Rate, float64(k.Allowed+k.Denied)
+	switch isKnown := decided > 0; {
+	case !k.Cost.IsRequests() && !isKnown:
+		return nil
+	case !k.Cost.IsRequests():
+		rate = decided / 60
+	case isKnown && rate > 0:
+		n = min(n, int(math.Ceil(decided/rate)))
 	}
 	list := make([]Second, n)
 	for i := range list {
-		list[i] = Second{At: uint32(k.Minute.Unix()) + uint32(i), Rate: float32(k.Rate), Allowed: Unknown,
-			Denied: Unknown}
+		list[i] = Second{At: uint32(k.Minute.Unix()) + uint32(i), Rate: float32(rate), Allowed: Unknown, Denied: Unknown}
 	}
 	return list
 }

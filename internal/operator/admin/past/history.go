@@ -140,8 +140,14 @@ func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
 	h.Set("Cache-Control", "no-store")
 	out := csv.NewWriter(w)
 	defer out.Flush() // a client that left needs no answer
-	_ = out.Write([]string{"minute", "key", "rule", "state", "rate", "peak", "allowed", "denied", "clients"})
+	_ = out.Write([]string{"minute", "key", "rule", "state", "rate", "peak", "allowed", "denied", "clients", "cost"})
 	number := func(f float64) string { return strconv.FormatFloat(f, 'f', 3, 64) }
+	rate := func(f float64, cost hottype.Cost) string { // in units of the cost, which may be far below 0.001
+		if cost.IsRequests() {
+			return number(f)
+		}
+		return strconv.FormatFloat(f, 'g', 6, 64)
+	}
 	requests := func(n history.Requests) string {
 		if !n.IsKnown() {
 			return ""
@@ -152,7 +158,8 @@ func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
 		k := &a.Keys[i]
 		_ = out.Write([]string{
 			k.Minute.Format(time.RFC3339), escapeCell(string(k.Key)), escapeCell(k.Rule), k.State,
-			number(k.Rate), number(k.Peak), requests(k.Allowed), requests(k.Denied), formatClients(k.Clients),
+			rate(k.Rate, k.Cost), rate(k.Peak, k.Cost), requests(k.Allowed), requests(k.Denied), formatClients(k.Clients),
+			escapeCell(string(k.Cost)),
 		})
 	}
 }

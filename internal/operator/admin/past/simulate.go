@@ -9,7 +9,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// Second holds the numbers of a key in one second, in requests a second. A number that was not known is NaN.
+// Second holds the numbers of a key in one second, in requests a second. A number that was not known is NaN. A list for
+// [Simulate] has no rates of other costs.
 type Second struct {
 	At                           uint32 // unix seconds; 0: no second
 	Rate, Allowed, Denied, Limit float32
