@@ -1,12 +1,13 @@
 // Chart: allowed and denied requests of a span until now, stacked, on a canvas, with the rate and the limit as lines
-// where they are known. Colours come from the style sheet, so the chart follows the colour scheme.
+// where they are known. The rate of a rule that counts another cost has an axis of its own at the right. Colours come from the style sheet, so the chart follows the colour scheme.
 
-import { clock, el, rate } from "./text.js";
+import { cellRate, clock, costRate, el, rate } from "./text.js";
 
 const margin = { left: 46, right: 10, top: 12, bottom: 24 };
+const costMargin = 76; // at the right, for the axis of a cost
 
 export class Chart {
-  #canvas; #tip; #points = []; #pointer = null; #paused = false; #span = 0; #gap = 0; #ago = [];
+  #canvas; #tip; #points = []; #pointer = null; #paused = false; #span = 0; #gap = 0; #ago = []; #cost = "";
 
   constructor(canvas, tip) {
     this.across(twoMinutes);
@@ -22,6 +23,9 @@ export class Chart {
   across({ span, gap, ago }) {
     [this.#span, this.#gap, this.#ago] = [span, gap, ago];
   }
+
+  // of sets the cost in whose units the rates of points are, or "" if they are of requests.
+  of(cost) { this.#cost = cost; }
 
   // set shows points; at is milliseconds since 1970. rate and limit may be null.
   set(points) {
@@ -50,27 +54,30 @@ export class Chart {
     for (const run of runs(this.#points, this.#gap)) {
       this.#area(c, frame, run, () => 0, (p) => p.allowed, colour("--allowed"));
       this.#area(c, frame, run, (p) => p.allowed, (p) => p.allowed + p.denied, colour("--denied"));
-      this.#curve(c, frame, run, (p) => p.rate, colour("--accent"), []);
-      this.#curve(c, frame, run, (p) => p.limit, colour("--ink"), [5, 4]);
+      this.#curve(c, frame, run, (p) => p.rate, { y: frame.yRate, colour: colour("--accent"), dashes: [] });
+      this.#curve(c, frame, run, (p) => p.limit, { y: frame.y, colour: colour("--ink"), dashes: [5, 4] });
     }
     if (this.#points.length === 0) this.#nothing(c, frame);
     this.#hover(c, frame);
     const last = this.#points.at(-1);
     if (!last) return;
-    const end = `${rate(last.allowed)} allowed and ${rate(last.denied)} denied`;
+    const cost = this.#cost && last.rate != null ? `; the key costs ${costRate(last.rate, this.#cost)}` : "";
+    const end = `${rate(last.allowed)} allowed and ${rate(last.denied)} denied${cost}`;
     this.#canvas.setAttribute("aria-label", `Requests a second; at the end ${end}`);
   }
 
   // frame returns the functions that place a time and a rate on the canvas, with the size of the canvas and its font.
   #frame({ w, h, colour, font }) {
     const end = this.#points.at(-1)?.at ?? Date.now();
-    const highest = Math.max(3, ...this.#points.map((p) => Math.max(p.allowed + p.denied, p.rate ?? 0, p.limit ?? 0)));
-    const top = roundUp(highest * 1.08);
-    const right = w - margin.right, bottom = h - margin.bottom;
+    const most = (least, of) => roundUp(1.08 * Math.max(least, ...this.#points.map(of)));
+    const top = most(3, (p) => Math.max(p.allowed + p.denied, this.#cost ? 0 : p.rate ?? 0, p.limit ?? 0));
+    const topRate = this.#cost ? most(1e-6, (p) => p.rate ?? 0) : top;
+    const right = w - (this.#cost ? costMargin : margin.right), bottom = h - margin.bottom;
     return {
-      w, h, right, bottom, end, top,
+      w, h, right, bottom, end, top, topRate,
       x: (t) => right - ((end - t) / this.#span) * (right - margin.left),
       y: (v) => bottom - (v / top) * (bottom - margin.top),
+      yRate: (v) => bottom - (v / topRate) * (bottom - margin.top),
       colour, font: `11px ${font}`,
     };
   }
@@ -86,6 +93,15 @@ export class Chart {
       const v = (f.top * i) / 4, y = Math.round(f.y(v)) + 0.5;
       line(c, margin.left, y, f.right, y);
       c.fillText(rate(v), margin.left - 8, y);
+    }
+    if (this.#cost) {
+      c.textAlign = "left";
+      c.fillStyle = f.colour("--accent");
+      for (let i = 0; i <= 4; i++) {
+        const v = (f.topRate * i) / 4;
+        c.fillText(costRate(v, this.#cost), f.right + 8, Math.round(f.yRate(v)) + 0.5);
+      }
+      c.fillStyle = f.colour("--muted");
     }
     c.textBaseline = "alphabetic";
     for (const [i, [time, name]] of this.#ago.entries()) {
@@ -113,7 +129,7 @@ export class Chart {
   }
 
   // curve draws a line through the points at which its value is known.
-  #curve(c, f, run, value, colour, dashes) {
+  #curve(c, f, run, value, { y, colour, dashes }) {
     c.beginPath();
     let pen = "moveTo";
     for (const p of run) {
@@ -121,7 +137,7 @@ export class Chart {
         pen = "moveTo";
         continue;
       }
-      c[pen](f.x(p.at), f.y(value(p)));
+      c[pen](f.x(p.at), y(value(p)));
       pen = "lineTo";
     }
     c.strokeStyle = colour;
@@ -152,7 +168,7 @@ export class Chart {
       el("strong", {}, clock(near.at)),
       el("span", { class: "key-allowed" }, `${rate(near.allowed)} allowed/s`),
       el("span", { class: "key-denied" }, `${rate(near.denied)} denied/s`),
-      ...(near.rate == null ? [] : [el("span", { class: "key-rate" }, `${rate(near.rate)} rate`)]),
+      ...(near.rate == null ? [] : [el("span", { class: "key-rate" }, `${cellRate(near.rate, this.#cost)} rate`)]),
       ...(near.limit == null ? [] : [el("span", { class: "key-limit" }, `${rate(near.limit)} limit`)]));
     this.#tip.classList.toggle("flip", x > f.w / 2);
     this.#tip.style.left = `${x}px`; // by the object model, because the policy forbids styles only in markup
@@ -221,11 +237,11 @@ export function spark() {
 }
 
 // drawSpark shows the shape of the rates and the position of the limit, centred, but not their size. The span is at
-// least a third of the highest value, so that small noise stays small.
-export function drawSpark(node, rates, slots, limit) {
+// least a third of the highest value, which is taken as at least least, so that small noise stays small.
+export function drawSpark(node, rates, slots, { limit, least = 0 }) {
   const shown = limit === undefined || rates.length === 0 ? rates : [...rates, limit];
-  const most = Math.max(1, ...shown), least = Math.min(...shown);
-  const span = Math.max(most - least, most / 3), low = (most + least - span) / 2;
+  const most = Math.max(least, ...shown), lowest = Math.min(...shown);
+  const span = Math.max(most - lowest, most / 3) || 1, low = (most + lowest - span) / 2;
   const step = sparkWidth / (slots - 1), from = sparkWidth - (rates.length - 1) * step;
   const y = (r) => sparkHeight - 2 - ((r - low) / span) * (sparkHeight - 4);
   const [line, curve] = node.children;

@@ -1,6 +1,6 @@
 // Feed: recent events, newest first.
 
-import { clientsText, clock, el, keyNode, overrideText, plainKey, rate } from "./text.js";
+import { clientsText, clock, costRate, el, keyNode, overrideText, plainKey } from "./text.js";
 
 const most = 60;
 
@@ -58,7 +58,7 @@ const words = {
 export function item(c) {
   const about = [];
   if (c.kind === "became_hot" || c.kind === "became_loop") {
-    about.push(`${rate(c.rate)}/s`, c.rule && `rule ${plainKey(c.rule)}`, clientsText(c));
+    about.push(costRate(c.rate, c.cost), c.rule && `rule ${plainKey(c.rule)}`, clientsText(c));
   }
   if ((c.kind === "override_put" || c.kind === "override_began") && c.override) {
     about.push(overrideText(c.override), plainKey(c.override.reason ?? ""));

@@ -8,7 +8,7 @@ const marks = 16; // height of the strip of events above the rows
 const inset = { hot: 1, loop: 4, cold: 7 }; // hotter cells are taller, because colour alone does not reach everyone
 
 export class Heatmap {
-  #canvas; #map = null; #row = 0; #cell = 0; #most = 1; #told; #chosen;
+  #canvas; #map = null; #row = 0; #cell = 0; #most = {}; #told; #chosen;
 
   // told(cursor) is called when the cursor moves, and chosen(cursor) when it is clicked. A cursor is {at, until, key,
   // cell}, with times in milliseconds.
@@ -25,7 +25,10 @@ export class Heatmap {
   show(map) {
     this.#map = { ...map, begin: Date.parse(map.from), end: Date.parse(map.to), step: map.step * 1000 };
     this.#map.cells = Math.max(1, Math.ceil((this.#map.end - this.#map.begin) / this.#map.step));
-    this.#most = Math.max(1, ...map.keys.flatMap((k) => k.cells.map((c) => c.peak)));
+    this.#most = {}; // the highest peak of each cost, because two costs have no common scale
+    for (const { cost = "", cells } of map.keys) {
+      this.#most[cost] = Math.max(this.#most[cost] ?? (cost ? 0 : 1), ...cells.map((c) => c.peak));
+    }
     this.#row = 0;
     this.#cell = Math.min(this.#cell, this.#map.cells - 1);
     this.#canvas.style.height = `${marks + rowHeight * map.keys.length}px`;
@@ -45,7 +48,7 @@ export class Heatmap {
       c.fillRect(0, y + 1, w, rowHeight - 2);
       for (const cell of k.cells) {
         c.fillStyle = colours[cell.state];
-        c.globalAlpha = 0.15 + 0.85 * Math.sqrt(cell.peak / this.#most);
+        c.globalAlpha = 0.15 + 0.85 * Math.sqrt(cell.peak / (this.#most[k.cost ?? ""] || 1));
         const thin = inset[cell.state], gap = width > 4 ? 1 : 0;
         c.fillRect(cell.at * width, y + thin, Math.max(1, width - gap), rowHeight - 2 * thin);
       }

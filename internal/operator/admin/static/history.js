@@ -4,7 +4,9 @@
 import { getJSON, inside } from "./api.js";
 import { item } from "./feed.js";
 import { Heatmap } from "./heatmap.js";
-import { $, cell, clock, count, el, keyLink, keyNode, lasting, plainKey, problemText, rate, setText } from "./text.js";
+import {
+  $, cell, cellRate, clock, costRate, count, el, keyLink, keyNode, lasting, plainKey, problemText, setText,
+} from "./text.js";
 
 const spans = { hour: 3600, day: 86_400, week: 7 * 86_400 }; // seconds
 
@@ -66,7 +68,7 @@ export class HistoryView {
   #tell({ at, key, cell }) {
     const limited = cell?.allowed == null ? "verdicts unknown"
       : `${count(cell.allowed)} allowed and ${count(cell.denied)} denied by its limit`;
-    const about = cell ? `${cell.state}, at most ${rate(cell.peak)}/s, ${limited}` : "not among the heaviest keys";
+    const about = cell ? `${cell.state}, at most ${costRate(cell.peak, key.cost)}, ${limited}` : "not among the heaviest keys";
     setText($("heatmap-told"), `${clock(at)} · ${plainKey(key.key)} · ${about}`);
   }
 
@@ -84,10 +86,10 @@ export class HistoryView {
       const { keys } = await getJSON(`/v1/history?from=${from}&to=${from + 59}&limit=1000`);
       $("minute").hidden = false;
       setText($("minute-title"), `The minute of ${clock(from * 1000)}`);
-      $("minute-table").tBodies[0].replaceChildren(...keys.sort((a, b) => b.peak - a.peak).map((k) => el("tr", {},
+      $("minute-table").tBodies[0].replaceChildren(...keys.sort(heavier).map((k) => el("tr", {},
         el("th", { scope: "row", class: "keycell" }, keyNode(k.key)),
         cell("Rule", "", plainKey(k.rule ?? "")), cell("State", "", k.state),
-        cell("Rate", "num", rate(k.rate)), cell("Peak", "num", rate(k.peak)),
+        cell("Rate", "num", cellRate(k.rate, k.cost)), cell("Peak", "num", cellRate(k.peak, k.cost)),
         cell("Allowed", "num", some(k.allowed)), cell("Denied", "num", some(k.denied)),
         cell("Clients", "num", k.clients ? count(k.clients) : "–"))));
       $("minute-table").hidden = keys.length === 0;
@@ -97,6 +99,9 @@ export class HistoryView {
     }
   }
 }
+
+// heavier orders keys by their peaks, those of each cost together, because rates of two costs cannot be compared.
+const heavier = (a, b) => (a.cost ?? "").localeCompare(b.cost ?? "") || b.peak - a.peak;
 
 // some writes a number of requests, or a dash if no limiter reported it.
 const some = (n) => (n == null ? "–" : count(n));

@@ -7,7 +7,7 @@ import { drawSpark, spark } from "./chart.js";
 import { fillClients, fillRows } from "./lists.js";
 import { HeldList, steady } from "./still.js";
 import {
-  cell, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, readableNode, setText, times,
+  cell, cellRate, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, readableNode, setText, times,
 } from "./text.js";
 
 const slots = 60;
@@ -60,10 +60,11 @@ export class HotTable {
   #turn({ sort = this.#sort, find = this.#find, page }) {
     [this.#sort, this.#find, this.#page] = [sort, find, page];
     this.#section.querySelector("#hot-sort").value = sort;
-    for (const button of this.#table.querySelectorAll("thead button")) {
-      const order = button.dataset.sort === "key" || button.dataset.sort === "since" ? "ascending" : "descending";
-      if (button.dataset.sort === sort) button.closest("th").setAttribute("aria-sort", order);
-      else button.closest("th").removeAttribute("aria-sort");
+    for (const sorted of this.#table.querySelectorAll("[aria-sort]")) sorted.removeAttribute("aria-sort");
+    const button = this.#table.querySelector(`thead [data-sort=${sort}]`);
+    button?.closest("th").setAttribute("aria-sort", sort === "key" || sort === "since" ? "ascending" : "descending");
+    for (const other of this.#table.querySelectorAll("thead [aria-pressed]")) {
+      other.setAttribute("aria-pressed", String(other === button));
     }
     this.#renew = true;
     this.#again = this.#asking;
@@ -167,13 +168,13 @@ function newRow(first, act, about) {
     current = h;
     const why = h.why && h.why !== "rate" && `by ${plainKey(h.why)}`;
     setText(text.rule, [left, `rule ${plainKey(h.rule)}`, why].filter(Boolean).join(" · "));
-    setText(text.rate, rate(h.rate));
+    setText(text.rate, cellRate(h.rate, h.cost));
     setText(text.times, times(h.rate, h.threshold, "threshold"));
     setText(text.past, times(h.rate, h.baseline, "its baseline"));
-    setText(text.bounds, h.upper > h.lower * 1.005 ? `${rate(h.lower)} to ${rate(h.upper)}` : "");
+    setText(text.bounds, h.upper > h.lower * 1.005 ? `${cellRate(h.lower, h.cost)} to ${cellRate(h.upper, h.cost)}` : "");
     setText(text.share, h.share > 0 ? percent(h.share) : "–");
     fillClients(text, h);
-    drawSpark(line, rates, slots, perSecond(h.limit));
+    drawSpark(line, rates, slots, h.cost ? {} : { limit: perSecond(h.limit), least: 1 });
     setText(text.since, lasting(now - Date.parse(h.since)));
     setText(text.limit, h.limit ? h.limit.text : h.override?.action === "exempt" ? "exempt" : "detected only");
     fillSource(text.source, h);

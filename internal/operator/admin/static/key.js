@@ -3,7 +3,7 @@
 import { getJSON, inQuery, inside } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
 import {
-  $, clientLink, clientsText, clock, count, decoded, el, keyNode, otherThan,
+  $, cellRate, clientLink, clientsText, clock, count, decoded, el, keyNode, otherThan,
   overrideText, percent, plainKey, problemText, rate,
   readableNode, setText, times,
 } from "./text.js";
@@ -85,8 +85,12 @@ export class KeyView {
     setText($("key-state"), k.hot ? "hot" : k.loop ? "a loop" : "not hot");
     const why = k.hot && found?.why ? ` · by ${found.why}` : "";
     setText($("key-since"), found ? `since ${clock(found.since)}${why}` : "");
-    setText($("key-rate"), found ? rate(found.rate) : "–");
-    const over = found && k.rule && times(found.rate, k.rule.hot_rate, "threshold");
+    const cost = costOf(k);
+    setText($("key-rate"), found ? cellRate(found.rate, cost) : "–");
+    $("key-rate-unit").hidden = cost !== "";
+    setText($("key-rate-legend"), cost ? "Cost, at the right" : "Rate");
+    this.#chart.of(cost);
+    const over = found && k.rule && (k.rule.cost ?? "") === cost && times(found.rate, k.rule.hot_rate, "threshold");
     const past = found && times(found.rate, found.baseline, "its baseline");
     setText($("key-times"), found ? [over, past, clientsText(found)].filter(Boolean).join(" · ") : "");
     setText($("key-allowed"), rate(k.allowed_per_second));
@@ -99,10 +103,14 @@ export class KeyView {
     $("key-acts").querySelector("[data-act=clear]").hidden = k.override?.source !== "live";
     if (!first) return;
     const { limit, threshold } = hotOf(k);
-    this.#whatIf.begin(this.#path, k.key, { rate: perSecond(limit) ?? threshold, burst: limit?.burst });
+    const begin = perSecond(limit) ?? (cost ? 1 : threshold);
+    this.#whatIf.begin(this.#path, k.key, { rate: begin, burst: limit?.burst });
   }
 
-  #add({ at, seconds }) {
+  #add({ at, seconds, cost = "" }) {
+    if (cost !== costOf(this.#known)) { // the rule was changed: these seconds are of another unit
+      for (const s of seconds) s.rate = null;
+    }
     this.#since = at; // the current second is fetched again when it has ended
     const known = new Map(this.#points.map((p) => [p.at, p]));
     for (const s of seconds) {
@@ -126,8 +134,11 @@ export class KeyView {
       const from = Math.floor(Date.now() / 1000) - 86400;
       const { keys } = await getJSON(`/v1/history?limit=2000&from=${from}&key=${inQuery(path)}`);
       if (path !== this.#path || !this.#day) return undefined;
-      this.#chart.set(keys.map((k) => (
-        { at: Date.parse(k.minute), allowed: k.allowed / 60, denied: k.denied / 60, rate: k.rate })));
+      const cost = this.#known ? costOf(this.#known) : "";
+      this.#chart.set(keys.map((k) => ({
+        at: Date.parse(k.minute), allowed: k.allowed / 60, denied: k.denied / 60,
+        rate: (k.cost ?? "") === cost ? k.rate : null,
+      })));
     } catch (problem) {
       setText($("key-chart-note"), problem.message);
     }
@@ -165,10 +176,16 @@ function drawnText(k) {
   return "";
 }
 
+// costOf returns the cost in whose units the rate of a key is, or "" if it is of requests.
+const costOf = (k) => (k.detected ?? k.loop ?? k.rule)?.cost ?? "";
+
 // hotOf returns a key as the buttons of a hot key take it.
 function hotOf(k) {
   const held = k.limits.find((l) => l.limit && (l.source === "override" || l.source === "rule"));
-  return { key: k.key, threshold: k.rule?.hot_rate || 1, limit: held?.limit, override: k.override, tried: k.tried };
+  return {
+    key: k.key, cost: k.rule?.cost, threshold: k.rule?.hot_rate || 1, limit: held?.limit, override: k.override,
+    tried: k.tried,
+  };
 }
 
 const sources = {

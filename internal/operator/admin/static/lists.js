@@ -4,7 +4,8 @@
 import { reasons } from "./reasons.js";
 import { HeldList } from "./still.js";
 import {
-  cell, clientLink, clientsText, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, setText,
+  cell, cellRate, clientLink, clientsText, costRate, count, el, keyLink, lasting, overrideText, percent, plainKey,
+  rate, setText,
 } from "./text.js";
 
 // fillRows shows items as the children of a node. make(item) returns {node, fill}; fill(item) writes the item's present
@@ -103,7 +104,7 @@ export function loopList(section, act) {
       fillClients(who, l);
       return [
         el("th", { scope: "row", class: "keycell" }, keyLink(l)),
-        cell("Rule", "", plainKey(l.rule)), cell("Rate", "num", rate(l.rate)),
+        cell("Rule", "", plainKey(l.rule)), cell("Rate", "num", cellRate(l.rate, l.cost)),
         cell("For", "num", lasting(l.lasted)), cell("Clients", "num", who.clients),
         cell("Heaviest client", "", client ? clientLink(client) : "",
           el("small", { class: "note" }, client ? percent(l.client_share) : "")),
@@ -157,7 +158,7 @@ export function closestList(section) {
         node: el("li", {}, keyLink(first), meter, note),
         fill(c) {
           [meter.max, meter.value] = [c.threshold, Math.min(c.rate, c.threshold)];
-          setText(note, `${rate(c.rate)} of ${rate(c.threshold)}/s · rule ${c.rule}`);
+          setText(note, `${cellRate(c.rate, c.cost)} of ${costRate(c.threshold, c.cost)} · rule ${c.rule}`);
         },
       };
     });

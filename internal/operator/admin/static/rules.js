@@ -3,7 +3,7 @@
 
 import { getJSON, putRules, tryRules } from "./api.js";
 import { secondWord } from "./dialog.js";
-import { $, cell, count, el, keyNode, plainKey, problemText, rate, setText, zoned } from "./text.js";
+import { $, cell, costRate, count, el, keyNode, plainKey, problemText, rate, setText, zoned } from "./text.js";
 
 const every = 5000; // milliseconds between two polls while the view is open
 
@@ -128,7 +128,7 @@ export class RulesView {
     try {
       const a = await tryRules($("push-text").value);
       const keys = a.keys.slice(0, 8).map((k) => el("li", {}, keyNode(k.key), " ", el("span", { class: "note" },
-        `peak ${rate(k.peak)}/s · ${k.before} → ${k.after} · denied ${count(k.denied_before)} → ` +
+        `peak ${costRate(k.peak, k.cost)} · ${k.before} → ${k.after} · denied ${count(k.denied_before)} → ` +
         `${k.after === "uncounted" || k.after === "recounted" ? "not known" : count(k.denied_after)}`)));
       $("push-result").replaceChildren(
         `On ${a.minutes} minutes of history ${count(a.keys.length)} keys change and ${count(a.unchanged)} do not. ` +

@@ -103,6 +103,29 @@ export function rate(n) {
   return n < 10 ? fine.format(n) : whole.format(n);
 }
 
+// costRate writes a rate of a key with its unit: 312/s, or of a rule that counts another cost than requests 1.2 s/s,
+// 40 ms/s, 3.4 MB/s, 12 X-Cost/s. It returns a dash if the rate is unknown.
+export function costRate(n, cost) {
+  if (n == null || !isFinite(n)) return "–";
+  if (!cost) return `${rate(n)}/s`;
+  if (cost === "time") return n < 0.1 ? `${short(1000 * n)} ms/s` : `${short(n)} s/s`;
+  if (cost === "bytes") {
+    let power = 0;
+    for (; n >= 1000 && power < sizes.length - 1; power++) n /= 1000;
+    return `${short(n)} ${sizes[power]}/s`;
+  }
+  const field = cost.replace(/^response\./, "").toLowerCase().replace(/(^|-)[a-z]/g, (start) => start.toUpperCase());
+  return `${short(n)} ${field}/s`;
+}
+
+const sizes = ["B", "kB", "MB", "GB", "TB"];
+
+// short writes two digits, or a whole number from 10 on.
+const short = (n) => (n >= 10 ? whole.format(n) : String(Number(n.toPrecision(2))));
+
+// cellRate writes a rate for a column of requests a second: with a unit only if it is of another cost.
+export const cellRate = (n, cost) => (cost ? costRate(n, cost) : rate(n));
+
 export const count = (n) => whole.format(n);
 
 // times writes a rate as a multiple of another rate, or "" if that is unknown.
