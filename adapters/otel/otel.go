@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // counter is a sum that only grows.
@@ -85,11 +86,11 @@ func boolValue(b bool) float64 {
 
 // instruments are the registered instruments; observe records their values.
 type instruments struct {
-	counters                 []metric.Int64ObservableCounter // in the order of the list counters
-	gauges                   []metric.Float64ObservableGauge // in the order of the list gauges
-	denied, wouldDeny        metric.Int64ObservableCounter
-	hotKeys, cacheBytes      metric.Int64ObservableGauge
-	hotRate, rate, unreached metric.Float64ObservableGauge
+	counters                          []metric.Int64ObservableCounter // in the order of the list counters
+	gauges                            []metric.Float64ObservableGauge // in the order of the list gauges
+	denied, wouldDeny                 metric.Int64ObservableCounter
+	hotKeys, cacheBytes               metric.Int64ObservableGauge
+	hotRate, hotCost, rate, unreached metric.Float64ObservableGauge
 }
 
 // Register makes the meter observe these statistics, such as Pipeline.Stats, until the registration is unregistered. It
@@ -119,8 +120,10 @@ func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration,
 		denied: count("hotparam.denied", requests, "Requests denied, by reason."),
 		wouldDeny: count("hotparam.would_deny", requests, "Requests that passed and that something in shadow mode would "+
 			"have denied, by the rule, window or override that would have denied first."),
-		hotKeys:    int64Gauge("hotparam.hot.keys", "{key}", "Keys that are hot, by rule."),
-		hotRate:    gauge("hotparam.hot.rate", "{request}/s", "Requests a second of a rule's hot keys together."),
+		hotKeys: int64Gauge("hotparam.hot.keys", "{key}", "Keys that are hot, by rule."),
+		hotRate: gauge("hotparam.hot.rate", "{request}/s", "Requests a second of a rule's hot keys together, by rule."),
+		hotCost: gauge("hotparam.hot.cost", "1", "Cost a second of the hot keys of a rule that counts a cost, in seconds of "+
+			"time, bytes, or the number in a field of the response, by rule and cost."),
 		cacheBytes: int64Gauge("hotparam.cache.size", "By", "Bytes of all answers in the cache."),
 		rate: gauge("hotparam.upstream.rate", "{request}/s",
 			"Requests a second that hot keys with adaptive limits may send to an upstream."),
@@ -156,15 +159,25 @@ func (in *instruments) observeStats(to metric.Observer, s *hotparam.Stats) {
 	for rule, n := range s.WouldDenyBy {
 		to.ObserveInt64(in.wouldDeny, clampInt64(n), metric.WithAttributes(attribute.String("rule", rule)))
 	}
-	keys, rates := map[string]int64{}, map[string]float64{}
+	type unit struct {
+		rule string
+		cost hottype.Cost
+	}
+	keys, rates := map[string]int64{}, map[unit]float64{}
 	for _, h := range s.Hot {
 		keys[h.Rule]++
-		rates[h.Rule] += h.Rate
+		rates[unit{h.Rule, h.Cost}] += h.Rate
 	}
 	for rule, n := range keys {
-		by := metric.WithAttributes(attribute.String("rule", rule))
-		to.ObserveInt64(in.hotKeys, n, by)
-		to.ObserveFloat64(in.hotRate, rates[rule], by)
+		to.ObserveInt64(in.hotKeys, n, metric.WithAttributes(attribute.String("rule", rule)))
+	}
+	for of, rate := range rates {
+		rule := attribute.String("rule", of.rule)
+		if of.cost.IsRequests() {
+			to.ObserveFloat64(in.hotRate, rate, metric.WithAttributes(rule))
+		} else {
+			to.ObserveFloat64(in.hotCost, rate, metric.WithAttributes(rule, attribute.String("cost", string(of.cost))))
+		}
 	}
 	to.ObserveInt64(in.cacheBytes, s.Cache.Bytes)
 	for _, u := range s.Upstreams {

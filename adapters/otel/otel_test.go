@@ -61,7 +61,9 @@ func TestRegister_ObservesStatistics(t *testing.T) {
 		DeniedBy: map[hottype.Reason]uint64{hottype.ReasonHot: 3, hottype.ReasonBlocked: 0},
 		Cache:    hotparam.CacheStats{Hits: 4, Stale: 5, Fetched: 6, Bytes: 1000},
 		Hot: []hotparam.HotKey{{Key: "topic?id=42", Rule: "topic", Rate: 300},
-			{Key: "topic?id=7", Rule: "topic", Rate: 200}},
+			{Key: "topic?id=7", Rule: "topic", Rate: 200},
+			{Key: "slow?id=1", Rule: "slow", Cost: hottype.CostTime, Rate: 1.5},
+			{Key: "slow?id=2", Rule: "slow", Cost: hottype.CostTime, Rate: 0.5}},
 		Upstreams: []hottype.UpstreamLimit{{Name: "default", Rate: 150, Unreachable: true}},
 		WouldDeny: 20, WouldDenyIP: 13, WouldDenyBy: map[string]uint64{"topic": 7, "ip_fixed": 13},
 		Health: hotparam.Health{Running: true, HotSetAge: 1500 * time.Millisecond, Publishers: 3, NoInputPublishers: 2,
@@ -82,6 +84,7 @@ func TestRegister_ObservesStatistics(t *testing.T) {
 		"hotparam.store.open": 1, "hotparam.panics": 2,
 		"hotparam.cache.hits": 4, "hotparam.cache.stale": 5, "hotparam.cache.fetches": 6, "hotparam.cache.size": 1000,
 		"hotparam.hot.keys topic": 2, "hotparam.hot.rate topic": 500,
+		"hotparam.hot.keys slow": 2, "hotparam.hot.cost time slow": 2,
 		"hotparam.upstream.rate default": 150, "hotparam.upstream.unreachable default": 1, "hotparam.denied hot": 3,
 		"hotparam.denied blocked": 0,
 	}

@@ -34,7 +34,7 @@ type hotLsCmd struct {
 	adminFlags
 	outputFlags
 	Limit int    `default:"50" help:"Maximum number of keys."`
-	Sort  string `enum:"rate,share,clients,since,key,allowed,denied,served" default:"rate" help:"Order: ${enum}."`
+	Sort  string `enum:"rate,threshold,share,clients,since,key,allowed,denied,served" default:"rate" help:"Order: ${enum}."`
 	Find  string `placeholder:"TEXT" help:"Only keys and rules whose name contains this text."`
 }
 
@@ -69,13 +69,13 @@ func (a *hotAnswer) writeRows(t io.Writer) {
 		"READS")
 	for i := range a.Keys {
 		h := &a.Keys[i]
-		writeRow(t, string(h.Key), h.Rule, "hot", formatRate(&h.Rate), formatClients(h.Clients),
+		writeRow(t, string(h.Key), h.Rule, "hot", keyRate(&h.HotKey), formatClients(h.Clients),
 			formatAge(a.At, h.Since), limitText(h), formatRate(h.Allowed), formatRate(h.Denied), formatRate(h.Served),
 			decodedKey(h.Key))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
-		writeRow(t, string(h.Key), h.Rule, "loop", formatRate(&h.Rate), formatClients(h.Clients),
+		writeRow(t, string(h.Key), h.Rule, "loop", keyRate(h), formatClients(h.Clients),
 			formatAge(a.At, h.Since), "", "", "", "", decodedKey(h.Key))
 	}
 	if more := a.Matched - len(a.Keys); more > 0 {
@@ -106,6 +106,14 @@ func formatRate(f *float64) string {
 		return ""
 	}
 	return strconv.FormatFloat(*f, 'f', 0, 64)
+}
+
+// keyRate formats the rate of a key for people, with its unit if it is not of requests.
+func keyRate(h *hottype.HotKey) string {
+	if h.Cost.IsRequests() {
+		return formatRate(&h.Rate)
+	}
+	return h.Cost.FormatRate(h.Rate)
 }
 
 func formatAge(now, at time.Time) string { return max(now.Sub(at), 0).Round(time.Second).String() }
@@ -196,6 +204,7 @@ func (c *hotWatchCmd) printChange(k *kong.Kong, data string) error {
 	var v struct {
 		At                        time.Time
 		Kind, Key, Author, Client string
+		Cost                      hottype.Cost
 		Rate                      float64
 	}
 	if err := json.Unmarshal([]byte(data), &v); err != nil {
@@ -210,7 +219,11 @@ func (c *hotWatchCmd) printChange(k *kong.Kong, data string) error {
 	}
 	text := fmt.Sprintf("%s %-14s %s", v.At.Local().Format("15:04:05 MST"), v.Kind, v.Key)
 	if v.Rate > 0 {
-		text += fmt.Sprintf("  %.0f/s", v.Rate)
+		rate := keyRate(&hottype.HotKey{Cost: v.Cost, Rate: v.Rate})
+		if v.Cost.IsRequests() {
+			rate += "/s"
+		}
+		text += "  " + rate
 	}
 	if v.Author != "" {
 		text += "  by " + v.Author

@@ -18,7 +18,7 @@ import (
 type topCmd struct {
 	adminFlags
 	Interval time.Duration `default:"1s" help:"Interval of the requests."`
-	Sort     string        `enum:"rate,share,clients,since,key,allowed,denied,served" default:"rate" help:"Order: ${enum}."`
+	Sort     string        `enum:"rate,threshold,share,clients,since,key,allowed,denied,served" default:"rate" help:"Order: ${enum}."`
 	Find     string        `placeholder:"TEXT" help:"Only keys and rules whose name contains this text."`
 }
 
@@ -38,7 +38,7 @@ func (c *topCmd) Run(ctx context.Context) error {
 const topKeys = 200
 
 // topOrders is the cycle of orders of the s key.
-var topOrders = []string{"rate", "denied", "allowed", "clients", "since", "share", "key"}
+var topOrders = []string{"rate", "denied", "allowed", "clients", "since", "share", "key", "threshold"}
 
 // top is the screen. The goroutine of the application owns it.
 type top struct {
@@ -201,13 +201,13 @@ func (t *top) showKeys(a *hotAnswer, sort, find string, err error) {
 	for i := range a.Keys {
 		h := &a.Keys[i]
 		t.targets, t.clients = append(t.targets, string(h.Key)), append(t.clients, h.HeaviestClient)
-		t.drawRow(len(t.targets), 0, string(h.Key), "hot", formatRate(&h.Rate), formatRate(h.Denied),
+		t.drawRow(len(t.targets), 0, string(h.Key), "hot", keyRate(&h.HotKey), formatRate(h.Denied),
 			formatRate(h.Allowed), formatClients(h.Clients), formatAge(a.At, h.Since), limitText(h))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
 		t.targets, t.clients = append(t.targets, string(h.Key)), append(t.clients, h.HeaviestClient)
-		t.drawRow(len(t.targets), 0, string(h.Key), "loop", formatRate(&h.Rate), "", "", formatClients(h.Clients),
+		t.drawRow(len(t.targets), 0, string(h.Key), "loop", keyRate(h), "", "", formatClients(h.Clients),
 			formatAge(a.At, h.Since), "")
 	}
 	t.restoreSelection(row, selected)

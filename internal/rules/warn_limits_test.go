@@ -18,6 +18,8 @@ func TestRules_WarnOfLimitsThatDoNotLimit(t *testing.T) {
 		"hot: {rate: 20}, limit: {adaptive: true, min: 5, max: 500}": "", "hot: {rate: 20}": "",
 		"hot: {rate: 20, min_clients: 5}": nobody, "hot: {rate: 20, min_clients: 5}" + ip: "",
 		"hot: {rate: 20, min_clients: 5}" + class: "",
+		// A second of time is not one request.
+		"cost: time, hot: {rate: 500ms}, limit: {algorithm: in_flight, limit: 5}": "",
 	} {
 		body, rest, _ := strings.Cut(text, "\n")
 		s := mustParse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], "+body+"}]\n"+rest)

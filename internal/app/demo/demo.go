@@ -245,11 +245,11 @@ func (s *show) printEvent(c detect.Change) {
 		s.screen.printNote(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; %s",
 			c.Hot.Key, wave.FoundMS, held)
 	case c.Kind == detect.BecameHot:
-		s.screen.printNote(at, bad, "▲ %s is hot at %.0f/s", c.Hot.Key, c.Hot.Rate)
+		s.screen.printNote(at, bad, "▲ %s is hot at %s", c.Hot.Key, c.Hot.Cost.FormatRate(c.Hot.Rate))
 	case c.Kind == detect.LoopBegan:
 		s.screen.printNote(at, notice,
-			"↻ %s is a loop, not limited: %.0f %% of its %.0f/s are of %s, which meets its per-IP limit", c.Hot.Key,
-			100*c.Hot.ClientShare, c.Hot.Rate, c.Hot.HeaviestClient)
+			"↻ %s is a loop, not limited: %.0f %% of its %s are of %s, which meets its per-IP limit", c.Hot.Key,
+			100*c.Hot.ClientShare, c.Hot.Cost.FormatRate(c.Hot.Rate), c.Hot.HeaviestClient)
 	case c.Kind == detect.LoopEnded:
 		s.screen.printNote(at, good, "↻ %s is not a loop any more", c.Hot.Key)
 	default:

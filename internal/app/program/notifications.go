@@ -87,7 +87,7 @@ func followConditions(ctx context.Context, tell func(notify.Event), store func(c
 // /v1/events.
 func eventOf(c *admin.Change) notify.Event {
 	e := notify.Event{
-		At: c.At, Key: c.Key, Rule: c.Rule, Rate: c.Rate, Clients: c.Clients, Client: c.Client,
+		At: c.At, Key: c.Key, Rule: c.Rule, Cost: c.Cost, Rate: c.Rate, Clients: c.Clients, Client: c.Client,
 		ClientShare: c.ClientShare,
 	}
 	switch c.Kind {

@@ -34,10 +34,10 @@ func (l changeLog) logChange(c *detect.Change) {
 	h := &c.Hot
 	lasted := []any{
 		"key", shortKey(h.Key), "rule", h.Rule,
-		"for", c.At.Sub(h.Since).Round(time.Millisecond), "peak", roundToTenths(h.PeakRate),
+		"for", c.At.Sub(h.Since).Round(time.Millisecond), "peak", rateOf(h, h.PeakRate),
 	}
 	who := []any{
-		"key", shortKey(h.Key), "rule", h.Rule, "rate", roundToTenths(h.Rate), "threshold", l.thresholdOf(h.Rule),
+		"key", shortKey(h.Key), "rule", h.Rule, "rate", rateOf(h, h.Rate), "threshold", l.thresholdOf(h.Rule),
 		"why", h.Why,
 		"clients", "unknown",
 	}
@@ -47,7 +47,7 @@ func (l changeLog) logChange(c *detect.Change) {
 	// The rate that reached the threshold may be over by now, because counts come late, and an aggregator that takes
 	// over a partition reads the counts of the last seconds again.
 	if h.Rate < h.PeakRate {
-		who = append(who, "peak", roundToTenths(h.PeakRate))
+		who = append(who, "peak", rateOf(h, h.PeakRate))
 	}
 	if h.HeaviestClient != "" {
 		who = append(who, "client", h.HeaviestClient, "client_share", h.ClientShare)
@@ -82,6 +82,14 @@ func shortKey(key hottype.Key) string {
 		return string(key)
 	}
 	return strings.ToValidUTF8(string(key[:maxKey]), "") + "…"
+}
+
+// rateOf returns a rate of a key for the log: a number of requests a second, or a text with the unit of another cost.
+func rateOf(h *hottype.HotKey, rate float64) any {
+	if h.Cost.IsRequests() {
+		return roundToTenths(rate)
+	}
+	return h.Cost.FormatRate(rate)
 }
 
 func roundToTenths(rate float64) float64 { return math.Round(rate*10) / 10 }

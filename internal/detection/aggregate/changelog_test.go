@@ -52,6 +52,26 @@ func TestChangeLog_ShowsPeak(t *testing.T) {
 	}
 }
 
+// The log names the units of a cost, and a rate of requests is a number as ever.
+func TestChangeLog_NamesUnitsOfCosts(t *testing.T) {
+	t.Parallel()
+	slow := &rules.Rule{Name: "slow", Cost: hottype.CostTime, Hot: rules.HotCriteria{Rate: 0.5, Window: 5 * time.Second}}
+	for _, c := range []struct {
+		kind detect.Kind
+		want string
+	}{{detect.BecameHot, `rate="1.5 s/s" threshold="0.5 s/s over 5s"`}, {detect.LoopBegan, ` peak="2 s/s"`},
+		{detect.Cooled, ` peak="2 s/s"`}} {
+		var log bytes.Buffer
+		l := changeLog{log: slog.New(slog.NewTextHandler(&log, nil)),
+			rules: func() *rules.Set { return &rules.Set{Rules: []*rules.Rule{slow}} }}
+		l.logChanges([]detect.Change{{Kind: c.kind, Hot: hottype.HotKey{Key: "slow?id=1", Rule: "slow",
+			Cost: hottype.CostTime, Rate: 1.5, PeakRate: 2}}})
+		if out := log.String(); !strings.Contains(out, c.want) {
+			t.Error(out)
+		}
+	}
+}
+
 // A flood of hot keys is logged in few lines, and all of it is counted.
 func TestFloodOfHotKeysDoesNotFloodTheLog(t *testing.T) {
 	t.Parallel()

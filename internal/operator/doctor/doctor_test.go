@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +133,15 @@ rules: [{name: topic, params: [id], hot: {rate: 200, window: 5s}, limit: {algori
 				"\noverrides: [{key: \"topic?id=1\", rate: 5, until: 2026-12-01T00:00:00Z, schedule: {from: \"0 0 1 1 *\", for: 1h}}]", false), Warn, "no window of its schedule"},
 		{"not a file", []Finding{Unparsed("f.yaml", errors.New("f.yaml:3: rules[0]: bad"))}, Fail, "f.yaml:3"},
 	})
+	// Limits are of requests, which a rate of another cost says nothing about.
+	for cost, rate := range map[string]string{"time": "500ms", "bytes": "5MB", "response.X-Cost": "0.0001"} {
+		text := fmt.Sprintf("rules: [{name: slow, params: [id], cost: %s, hot: {rate: %s}", cost, rate)
+		found := judge(text+"}]", false)
+		if last := found[len(found)-1]; !strings.HasPrefix(last.Fix, "limit: {algorithm: in_flight, limit: 1}") ||
+			slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.What, "a single request") }) {
+			t.Errorf("%s: %+v", cost, found)
+		}
+	}
 	changed := judge(strings.Replace(good, "express4", "{preset: express, path_params: drop}", 1), false)
 	if got := changed[len(changed)-1].What; got != "rule topic: reads targets as its upstream does: express4, changed" {
 		t.Error(got)

@@ -84,7 +84,7 @@ func (l *list) reportRule(r *rules.Rule, shared bool) {
 		l.addOK("%s: limits each client, and no key is hot", name)
 		return
 	}
-	if r.MinCount() <= 1 {
+	if r.MinCount() <= 1 && r.Cost == "" {
 		l.addWarning(Finding{What: fmt.Sprintf("%s: a single request in %v makes a key hot", name, r.Hot.Window),
 			Why: "every key that is asked for is published and limited: nothing is left of \"only the hot ones\"",
 			Fix: fmt.Sprintf("hot: {rate: 100, window: %v}   # more than one request in a window", r.Hot.Window)})
@@ -93,8 +93,12 @@ func (l *list) reportRule(r *rules.Rule, shared bool) {
 		return
 	}
 	if !r.Limit.Set {
+		fix := fmt.Sprintf("limit: {algorithm: token_bucket, rate: %g, burst: %g}", r.Hot.Rate, 2*r.Hot.Rate)
+		if r.Cost != "" { // its rate is not of requests, which a limit counts
+			fix = "limit: {algorithm: in_flight, limit: 1}   # one request for a hot key at a time"
+		}
 		l.addWarning(Finding{What: name + ": has no limit", Why: "its hot keys are found and shown, and never limited",
-			Fix: fmt.Sprintf("limit: {algorithm: token_bucket, rate: %g, burst: %g}", r.Hot.Rate, 2*r.Hot.Rate)})
+			Fix: fix})
 		return
 	}
 	if r.Limit.Mode == hottype.ModeShadow {

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 type Kind string
@@ -40,7 +42,9 @@ type Event struct {
 	// Key is the subject of the event: a key, or the target of an override ("client 192.0.2.1").
 	Key  string `json:"key,omitempty"`
 	Rule string `json:"rule,omitempty"`
-	// Rate is in requests a second.
+	// Cost is what the requests of the key count for, or "" if each counts for one.
+	Cost hottype.Cost `json:"cost,omitempty"`
+	// Rate is in units of the cost a second, or in requests a second.
 	Rate float64 `json:"rate,omitempty"`
 	// Clients is the number of clients of the key, Client is the heaviest of them, and ClientShare is its share of the
 	// requests. They are zero if they are not known.
@@ -95,15 +99,15 @@ func (e *Event) formatText() string {
 		printableText(e.Upstream, maxShown)
 	switch {
 	case e.Kind == Hot:
-		return fmt.Sprintf("%s is hot: %s requests a second%s (rule %s)", of, formatRate(e.Rate), e.formatClients(),
+		return fmt.Sprintf("%s is hot: %s%s (rule %s)", of, e.formatRate(), e.formatClients(),
 			rule)
 	case e.Kind == Cold:
 		return fmt.Sprintf("%s is cold again%s (rule %s)", of, e.formatDuration(), rule)
 	case e.Kind == Loop && e.Ended:
 		return fmt.Sprintf("the loop on %s has ended%s", of, e.formatDuration())
 	case e.Kind == Loop:
-		return fmt.Sprintf("a loop on %s: %s requests a second%s; only its clients are limited",
-			of, formatRate(e.Rate), e.formatClients())
+		return fmt.Sprintf("a loop on %s: %s%s; only its clients are limited",
+			of, e.formatRate(), e.formatClients())
 	case e.Kind == Override:
 		return fmt.Sprintf("override of %s %s%s%s",
 			of, printableText(e.Change, maxShown), withPrefix(" by ", e.Author), withPrefix(": ", e.Why))
@@ -115,8 +119,8 @@ func (e *Event) formatText() string {
 		return fmt.Sprintf("the adaptive limit of upstream %s is above its minimum again%s", upstream,
 			e.formatDuration())
 	case e.Kind == AdaptiveFloor:
-		return fmt.Sprintf("the adaptive limit of upstream %s is at its minimum, %s requests a second%s",
-			upstream, formatRate(e.Rate), withPrefix(": ", e.Why))
+		return fmt.Sprintf("the adaptive limit of upstream %s is at its minimum, %s%s",
+			upstream, e.formatRate(), withPrefix(": ", e.Why))
 	}
 	return "a test: this webhook works" + withPrefix("; asked for by ", e.Author)
 }
@@ -146,7 +150,12 @@ func withPrefix(before, text string) string {
 	return before + printableText(text, maxShown)
 }
 
-func formatRate(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) }
+func (e *Event) formatRate() string {
+	if e.Cost.IsRequests() {
+		return strconv.FormatFloat(e.Rate, 'f', 1, 64) + " requests a second"
+	}
+	return printableText(e.Cost.FormatRate(e.Rate), maxShown)
+}
 
 // maxShown bounds a value in a line for people, in bytes.
 const maxShown = 200

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // receiver is a webhook's other end, without a network, so that the clock may be fake. answer returns the status of the
@@ -160,6 +162,21 @@ func TestNotify_SendsBeginningAndEnd(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	})
+}
+
+// A message names the unit of a cost, so that nobody reads seconds as requests.
+func TestEvent_NamesUnitOfCost(t *testing.T) {
+	t.Parallel()
+	for cost, want := range map[hottype.Cost]string{"": "1.5 requests a second", hottype.CostTime: "1.5 s/s",
+		hottype.CostBytes: "1.5 B/s", "response.x-cost": "1.5 X-Cost/s"} {
+		for kind, format := range map[Kind]string{Hot: "k is hot: %s (rule r)",
+			Loop: "a loop on k: %s; only its clients are limited"} {
+			e := Event{Kind: kind, Key: "k", Rule: "r", Cost: cost, Rate: 1.5}
+			if got := e.formatText(); got != fmt.Sprintf(format, want) {
+				t.Errorf("%q: %s", cost, got)
+			}
+		}
+	}
 }
 
 // At most one message is sent a second, and events that come meanwhile are sent together.

@@ -13,6 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // publisher is the id under which the only detector publishes.
@@ -49,6 +50,7 @@ type engine struct {
 	counted   []counted            // keys of the current request
 	one       [1]hottype.Count     // the count of one of these keys for the detector
 	who       hottype.ClientSketch // the client of the current request
+	scratch   rules.Scratch        // of countsCost
 	malformed bool                 // a key of the current request has the reserved parameter
 	records   records
 	verdict   func(*Seen, *hottype.Verdict) // Config.Verdict
@@ -75,6 +77,11 @@ func newEngine(cfg Config) *engine {
 		Rules: cfg.Rules, Hot: &e.hotSet, Counter: (*counter)(e),
 		Local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.MaxKeys}),
 	})
+	for _, r := range cfg.Rules.Rules {
+		if r.Cost != "" {
+			e.totals.NoCosts = append(e.totals.NoCosts, r.Name)
+		}
+	}
 	return e
 }
 
@@ -148,7 +155,7 @@ func (e *engine) replayRequest(ctx context.Context, s *Seen) {
 	switch {
 	case e.malformed:
 		e.totals.MalformedQueries++
-	case len(e.counted) == 0:
+	case len(e.counted) == 0 && !e.countsCost(req):
 		e.totals.NoRule++
 	}
 	if known {
@@ -164,6 +171,11 @@ func (e *engine) replayRequest(ctx context.Context, s *Seen) {
 	if e.verdict != nil {
 		e.verdict(s, v)
 	}
+}
+
+// countsCost reports whether a rule that counts another cost than requests matches a request.
+func (e *engine) countsCost(req *hottype.Request) bool {
+	return len(e.totals.NoCosts) > 0 && len(e.gate.Rules().Match(req, &e.scratch)) > 0
 }
 
 // clientRow returns the row of the request's client, and false if the client has no row. The gate may keep the name of

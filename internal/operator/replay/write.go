@@ -98,6 +98,16 @@ func (p *page) writeSummary(r *Report) {
 			p.printf("%s %s\n", p.paintText(red, Grouped(n.n)), n.what)
 		}
 	}
+	p.writeNoCosts(r.NoCosts)
+}
+
+// writeNoCosts names the rules whose keys cannot be hot.
+func (p *page) writeNoCosts(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	p.printf("no key can be hot by rule %s, because a log does not have the cost that it counts\n",
+		Printable(strings.Join(names, ", rule ")))
 }
 
 func (p *page) writeSources(origins []SourceReport) {
