@@ -137,7 +137,7 @@ rules: [{name: topic, params: [id], hot: {rate: 200, window: 5s}, limit: {algori
 	for cost, rate := range map[string]string{"time": "500ms", "bytes": "5MB", "response.X-Cost": "0.0001"} {
 		text := fmt.Sprintf("rules: [{name: slow, params: [id], cost: %s, hot: {rate: %s}", cost, rate)
 		found := judge(text+"}]", false)
-		if last := found[len(found)-1]; !strings.HasPrefix(last.Fix, "limit: {algorithm: in_flight, limit: 1}") ||
+		if !strings.HasPrefix(found[0].Fix, "limit: {algorithm: in_flight, limit: 1}") ||
 			slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.What, "a single request") }) {
 			t.Errorf("%s: %+v", cost, found)
 		}

@@ -261,8 +261,7 @@ func (a *archive) updateSpan(out pending, r *record, hour int64) {
 	if !lasts {
 		return
 	}
-	s.Until = r.Span.Until
-	if s.Cost == r.Span.Cost { // not if the cost of the rule was changed
+	if s.Until = r.Span.Until; s.Cost == r.Span.Cost { // not if the cost of the rule was changed
 		s.Peak = max(s.Peak, r.Span.Peak)
 	}
 	r.step, r.Span = endsSpan, &s.Span
