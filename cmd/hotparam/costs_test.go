@@ -39,7 +39,8 @@ func TestHot_NamesUnitsOfCosts(t *testing.T) {
 		return string(out)
 	}
 	table := run("hot", "ls", "--sort", "threshold")
-	for _, want := range []string{"hot    812 ", "hot    40 ms/s ", "hot    6.4 MB/s ", "hot    30 X-Cost/s ", "loop   1.5 s/s "} {
+	for _, want := range []string{"hot    812 ", "hot    40 ms/s ", "hot    6.4 MB/s ", "hot    30 X-Cost/s ",
+		"loop   1.5 s/s "} {
 		if !strings.Contains(table, want) {
 			t.Errorf("%q is missing:\n%s", want, table)
 		}

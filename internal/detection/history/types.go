@@ -88,8 +88,8 @@ type Query struct {
 	Limit    int
 }
 
-// HeatmapQuery asks when the heaviest keys of a time were requested, a number of Keys of each cost. Step is a whole number of minutes, or of hours if
-// it is more than an hour.
+// HeatmapQuery asks when the heaviest keys of a time were requested, a number of Keys of each cost. Step is a whole
+// number of minutes, or of hours if it is more than an hour.
 type HeatmapQuery struct {
 	From, To time.Time
 	Step     time.Duration

@@ -74,7 +74,8 @@ func TestHotList_RanksKeysOfSeveralCostsByThreshold(t *testing.T) {
 		var got []string
 		for _, k := range a.Keys {
 			got = append(got, k.Key)
-			if of := costKeys[slices.IndexFunc(costKeys, func(h hottype.HotKey) bool { return string(h.Key) == k.Key })]; string(of.Cost) != k.Cost {
+			i := slices.IndexFunc(costKeys, func(h hottype.HotKey) bool { return string(h.Key) == k.Key })
+			if string(costKeys[i].Cost) != k.Cost {
 				t.Errorf("%s has the cost %q", k.Key, k.Cost)
 			}
 		}
@@ -267,8 +268,8 @@ func TestDryRun_TakesNoCostForRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	minute := func(h hottype.HotKey) history.KeyMinute {
-		return history.KeyMinute{Minute: t0.Add(-time.Minute), Key: h.Key, Rule: h.Rule, Cost: h.Cost, State: history.Hot,
-			Rate: h.Rate, Peak: h.Rate, Allowed: history.Unknown, Denied: history.Unknown}
+		return history.KeyMinute{Minute: t0.Add(-time.Minute), Key: h.Key, Rule: h.Rule, Cost: h.Cost,
+			State: history.Hot, Rate: h.Rate, Peak: h.Rate, Allowed: history.Unknown, Denied: history.Unknown}
 	}
 	answer := &history.Answer{}
 	for _, h := range costKeys {

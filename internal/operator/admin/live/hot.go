@@ -97,9 +97,9 @@ func (q *hotQuery) selectPage(hot []hottype.HotKey, set *rules.Set, speeds map[h
 	return list[:min(q.limit, len(list))], matched
 }
 
-// rankKeys returns keys from the heaviest. If all count by one cost, that is the order of the hot set, by rate. Rates of
-// several costs cannot be compared, so then the keys are ordered by how many times their threshold they have. It does
-// not change the list.
+// rankKeys returns keys from the heaviest. If all count by one cost, that is the order of the hot set, by rate. Rates
+// of several costs cannot be compared, so then the keys are ordered by how many times their threshold they have. It
+// does not change the list.
 func rankKeys(set *rules.Set, list []hottype.HotKey) []hottype.HotKey {
 	if !slices.ContainsFunc(list, func(h hottype.HotKey) bool { return h.Cost != list[0].Cost }) {
 		return list
@@ -126,8 +126,8 @@ func sortByThreshold(set *rules.Set, list []hottype.HotKey) []hottype.HotKey {
 	return sorted
 }
 
-// timesThreshold returns the rate of a key as a multiple of its threshold, or of the minimum rate of a share or a surge.
-// It returns 0 if the key has neither.
+// timesThreshold returns the rate of a key as a multiple of its threshold, or of the minimum rate of a share or a
+// surge. It returns 0 if the key has neither.
 func timesThreshold(set *rules.Set, h *hottype.HotKey) float64 {
 	rule := set.RuleOf(h.Key, h.Rule)
 	if rule == nil || rule.Cost != h.Cost {

@@ -162,7 +162,8 @@ func (s *Service) ActiveKeys(now time.Time) []hottype.HotKey {
 			if h := &list[i]; h.Cost.IsRequests() {
 				rates[h.Key] = h.Rate
 			} else if h.Rate > 0 {
-				costly[h.Key], rates[h.Key] = true, rates[h.Key]
+				costly[h.Key] = true
+				rates[h.Key] += 0 // so that it is in the list
 			}
 		}
 	}

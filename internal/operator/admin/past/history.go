@@ -158,8 +158,8 @@ func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
 		k := &a.Keys[i]
 		_ = out.Write([]string{
 			k.Minute.Format(time.RFC3339), escapeCell(string(k.Key)), escapeCell(k.Rule), k.State,
-			rate(k.Rate, k.Cost), rate(k.Peak, k.Cost), requests(k.Allowed), requests(k.Denied), formatClients(k.Clients),
-			escapeCell(string(k.Cost)),
+			rate(k.Rate, k.Cost), rate(k.Peak, k.Cost), requests(k.Allowed), requests(k.Denied),
+			formatClients(k.Clients), escapeCell(string(k.Cost)),
 		})
 	}
 }
