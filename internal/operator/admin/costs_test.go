@@ -59,7 +59,7 @@ func newCostWorld(t *testing.T, change func(*Config)) *world {
 	return w
 }
 
-// Rates of different units cannot be compared: then the heaviest key is the one that is the most times over its
+// Rates of different units cannot be compared, so the list begins with the key with the greatest multiple of its
 // threshold.
 func TestHotList_RanksKeysOfSeveralCostsByThreshold(t *testing.T) {
 	t.Parallel()
@@ -235,7 +235,7 @@ func TestSampler_RecordsCosts(t *testing.T) {
 	}
 }
 
-// The reach of an override is in requests, whatever the rules of the keys count.
+// The reach of an override sums requests and leaves out rates of other costs.
 func TestReach_SumsRequestsAlone(t *testing.T) {
 	t.Parallel()
 	w := newCostWorld(t, func(c *Config) {
@@ -258,7 +258,7 @@ func TestReach_SumsRequestsAlone(t *testing.T) {
 	}
 }
 
-// New rules are tried on requests: a rule that counts another cost now, or will, has none that are known.
+// A dry run simulates requests only, so it reports a key whose rule changes its cost as recounted.
 func TestDryRun_TakesNoCostForRequests(t *testing.T) {
 	t.Parallel()
 	next := strings.NewReplacer("rate: 200", "rate: 1000", "rate: 500ms", "rate: 3s", "cost: bytes, hot: {rate: 5MB}",

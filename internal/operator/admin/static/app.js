@@ -141,8 +141,8 @@ async function changeHot(kind, h) {
 }
 
 // proposal returns the limit that a dialog begins with: the limit in force, or if that has no rate, the limit of the
-// rule or the rate from which the rule calls a key hot, unless that is of another cost than requests. The present rate of requests is not used, because it does not
-// show the rate that should be allowed.
+// rule or the rate from which the rule calls a key hot, unless that is of another cost than requests. The present rate
+// of requests is not used, because it does not show the rate that should be allowed.
 function proposal({ rule_limit: byRule, threshold, cost }, limit) {
   const from = [limit, byRule].find(perSecond);
   const rate = perSecond(from) ?? (cost ? 0 : threshold);

@@ -1,5 +1,6 @@
 // Chart: allowed and denied requests of a span until now, stacked, on a canvas, with the rate and the limit as lines
-// where they are known. The rate of a rule that counts another cost has an axis of its own at the right. Colours come from the style sheet, so the chart follows the colour scheme.
+// where they are known. The rate of a rule that counts another cost has an axis of its own at the right. Colours come
+// from the style sheet, so the chart follows the colour scheme.
 
 import { cellRate, clock, costRate, el, rate } from "./text.js";
 

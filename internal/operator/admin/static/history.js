@@ -68,7 +68,8 @@ export class HistoryView {
   #tell({ at, key, cell }) {
     const limited = cell?.allowed == null ? "verdicts unknown"
       : `${count(cell.allowed)} allowed and ${count(cell.denied)} denied by its limit`;
-    const about = cell ? `${cell.state}, at most ${costRate(cell.peak, key.cost)}, ${limited}` : "not among the heaviest keys";
+    const about = cell ? `${cell.state}, at most ${costRate(cell.peak, key.cost)}, ${limited}`
+      : "not among the heaviest keys";
     setText($("heatmap-told"), `${clock(at)} · ${plainKey(key.key)} · ${about}`);
   }
 

@@ -171,7 +171,8 @@ function newRow(first, act, about) {
     setText(text.rate, cellRate(h.rate, h.cost));
     setText(text.times, times(h.rate, h.threshold, "threshold"));
     setText(text.past, times(h.rate, h.baseline, "its baseline"));
-    setText(text.bounds, h.upper > h.lower * 1.005 ? `${cellRate(h.lower, h.cost)} to ${cellRate(h.upper, h.cost)}` : "");
+    const bounds = [h.lower, h.upper].map((bound) => cellRate(bound, h.cost)).join(" to ");
+    setText(text.bounds, h.upper > h.lower * 1.005 ? bounds : "");
     setText(text.share, h.share > 0 ? percent(h.share) : "–");
     fillClients(text, h);
     drawSpark(line, rates, slots, h.cost ? {} : { limit: perSecond(h.limit), least: 1 });
