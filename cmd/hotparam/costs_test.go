@@ -55,7 +55,8 @@ func TestHot_NamesUnitsOfCosts(t *testing.T) {
 	if a, b := mustJSON(t, got), mustJSON(t, want); a != b {
 		t.Errorf("%s\n%s", a, b)
 	}
-	if lines := run("hot", "watch"); !strings.Contains(lines, "k  812/s\n") || !strings.Contains(lines, "k  40 ms/s\n") {
+	lines := run("hot", "watch")
+	if !strings.Contains(lines, "k  812/s\n") || !strings.Contains(lines, "k  40 ms/s\n") {
 		t.Error(lines)
 	}
 }

@@ -146,8 +146,8 @@ const (
 	unmetAfter = time.Minute // time in which a useful override has a hit
 )
 
-// ActiveKeys returns the keys that are known to have requests, with their requests a second, heaviest first. The rate of
-// a key whose rule counts another cost is that of its decisions, or 0 if no limiter reports it.
+// ActiveKeys returns the keys that are known to have requests, with their requests a second, heaviest first. The rate
+// of a key whose rule counts another cost is that of its decisions, or 0 if no limiter reports it.
 func (s *Service) ActiveKeys(now time.Time) []hottype.HotKey {
 	rates, costly := map[hottype.Key]float64{}, map[hottype.Key]bool{}
 	for key, sp := range s.keySpeeds(now) {

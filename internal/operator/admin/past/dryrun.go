@@ -245,7 +245,8 @@ func secondsOf(k *history.KeyMinute) []Second {
 	}
 	list := make([]Second, n)
 	for i := range list {
-		list[i] = Second{At: uint32(k.Minute.Unix()) + uint32(i), Rate: float32(rate), Allowed: Unknown, Denied: Unknown}
+		list[i] = Second{At: uint32(k.Minute.Unix()) + uint32(i), Rate: float32(rate), Allowed: Unknown,
+			Denied: Unknown}
 	}
 	return list
 }
