@@ -220,7 +220,8 @@ func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot
 			}
 			known[h.Key] = true
 			one := history.KeySecond{Key: h.Key, Rule: h.Rule, Cost: h.Cost, State: state, Rate: h.Rate,
-				Clients: h.Clients, Allowed: history.Unknown, Denied: history.Unknown}
+				Clients: h.Clients,
+				Allowed: history.Unknown, Denied: history.Unknown}
 			if k, reported := sp.Keys[h.Key]; reported {
 				one.Allowed, one.Denied = history.Requests(k.Allowed), history.Requests(k.Denied)
 			}
