@@ -159,7 +159,8 @@ func TestHotCriteriaAreCountedInWholeRequests(t *testing.T) {
 		{HotCriteria{Rate: 7. / 86400, Window: time.Second, ReleaseRatio: 0.7}, 1, 1},
 	} {
 		r := &Rule{Hot: c.h}
-		if hot, cool := r.Threshold(), LeastCount(r.CountOf(c.h.Rate)*c.h.ReleaseRatio); hot != c.hot || cool != c.cool {
+		hot, cool := r.Threshold(), LeastCount(r.CountOf(c.h.Rate)*c.h.ReleaseRatio)
+		if hot != c.hot || cool != c.cool {
 			t.Errorf("%+v: %d, %d, want %d, %d", c.h, hot, cool, c.hot, c.cool)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/hotparam/pipeline/internal/app/config"
 )
 
-// A rate of 0 could mean no lines or no bound, so that it is refused; -1 means no bound. Without a log there is nothing to refuse.
+// A rate of 0 could mean no lines or no bound, so that it is refused; -1 means no bound. Without a log there is nothing
+// to refuse.
 func TestOpenDenials_RefusesRates(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "denials.log")

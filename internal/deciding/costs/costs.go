@@ -116,8 +116,7 @@ type measured struct {
 	counted int64
 }
 
-// NewWork returns the work on a request for an upstream of the rules, whose workers as many processes share as there are
-// limiters.
+// NewWork returns the work on a request for an upstream of the rules. The limiters share its workers.
 func (m *Meter) NewWork(now time.Time, upstream string, limiters int64, set *rules.Set, client hottype.Client) *Work {
 	w := &Work{meter: m, line: m.lineOf(upstream), client: client}
 	if w.line != nil {

@@ -27,7 +27,7 @@ type Gate interface {
 	// Panicked records a panic of a function that describes a request, and returns the verdict that lets it pass.
 	Panicked(p any) verdict.Verdict
 
-	// NeedsSlot reports whether Begin would ask for a slot of a key, or of hot requests to an upstream, or would measure
+	// NeedsSlot reports whether Begin would ask for a slot of a key or of hot requests to an upstream, or would measure
 	// the time of the request.
 	NeedsSlot(now time.Time, req *hottype.Request) bool
 	// Release releases the slots of a request, and Renew prolongs them. ResponseStarted releases the slots that a
