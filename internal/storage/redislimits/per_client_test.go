@@ -176,7 +176,10 @@ func TestPerClient_IsSharedBySums(t *testing.T) {
 			t.Parallel()
 			ws := processes(t, 2, addrs...)
 			const most, rulesOfClient = 5, 6000
-			at := now().Truncate(24 * time.Hour).Add(12 * time.Hour) // no window ends within the test
+			at := now()
+			if soon := at.Add(10 * time.Minute).Truncate(24 * time.Hour); soon.After(at) {
+				at = soon // no window ends within the test
+			}
 			take := func(w *Windows, rule int, cost int64) bool {
 				charges := []limit.Charge{windowCharge(visitor(1), limit.FixedWindow, 1e6, 24*time.Hour, cost),
 					windowCharge(visitor(1), limit.FixedWindow, most, 24*time.Hour, cost)}
