@@ -507,7 +507,7 @@ func clickOn(selector string) chromedp.Action[chromedp.Void] {
 		whileDrawn(chromedp.Click(chromedp.CSS(selector))))
 }
 
-// whileDrawn repeats an action whose element the page drew again between finding and using it, so that nothing was done.
+// whileDrawn repeats an action whose element the page drew again between finding and using it, and which did nothing.
 func whileDrawn(action chromedp.Action[chromedp.Void]) chromedp.Action[chromedp.Void] {
 	return func(ctx context.Context, t *chromedp.Target) (v chromedp.Void, err error) {
 		for {

@@ -91,8 +91,9 @@ func TestPage_ShowsUnitsOfCosts(t *testing.T) {
 		return says(fmt.Sprintf("#hot-table tbody tr:nth-child(%d)", n), text)
 	}
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(srv.URL),
-		row(1, "slow?id=1"), row(1, "1.5 s/s3 × threshold1.4 s/s to 1.9 s/s"), row(2, "topic?id=1"), row(2, "4002 × threshold"),
-		row(3, "find?q=a"), row(3, "30 X-Cost/s1.5 × threshold"), row(4, "file?id=1"), row(4, "6.4 MB/s1.3 × threshold"),
+		row(1, "slow?id=1"), row(1, "1.5 s/s3 × threshold1.4 s/s to 1.9 s/s"),
+		row(2, "topic?id=1"), row(2, "4002 × threshold"), row(3, "find?q=a"), row(3, "30 X-Cost/s1.5 × threshold"),
+		row(4, "file?id=1"), row(4, "6.4 MB/s1.3 × threshold"),
 		says("#loops tbody", "60 ms/s"), says("#events", "Became hot 1.5 s/s"), says("#events", "Became hot 400/s"),
 		clickOn("[data-sort=threshold]"), until("document.querySelector('[aria-sort] [aria-pressed=true]').textContent == '× threshold'"),
 		row(1, "slow?id=1"))
@@ -112,7 +113,8 @@ func TestPage_ShowsUnitsOfCosts(t *testing.T) {
 		until("(document.querySelector('#heatmap').focus(), document.activeElement.id == 'heatmap')"),
 		chromedp.KeyEvent(kb.Home), says("#heatmap-told", "at most 400/s"), chromedp.KeyEvent(kb.ArrowDown),
 		says("#heatmap-told", "at most 0.5 s/s"),
-		says("#minute-table tbody tr:nth-child(1)", "390400"), says("#minute-table tbody tr:nth-child(2)", "40 ms/s1.5 s/s"))
+		says("#minute-table tbody tr:nth-child(1)", "390400"),
+		says("#minute-table tbody tr:nth-child(2)", "40 ms/s1.5 s/s"))
 	// The heaviest cell of each cost is as dark as a cell can be, whatever its number.
 	alphas, err := chromedp.Run(ctx, chromedp.Evaluate[[]float64](`(() => {
 		const canvas = document.querySelector("#heatmap");

@@ -59,7 +59,8 @@ rules:
     hot: {rate: 1s}
     limit: {algorithm: in_flight, limit: 1}
 `, upstream.URL))
-	launch(t, "aggregator", "--config", config, "--redis.addr", redis, "--statsd.listen", statsd, "--admin.listen", admin)
+	launch(t, "aggregator", "--config", config, "--redis.addr", redis, "--statsd.listen", statsd,
+		"--admin.listen", admin)
 	ready(t, admin)
 	var proxies [2]string
 	for i := range proxies {
@@ -81,7 +82,7 @@ rules:
 					return
 				case <-time.After(50 * time.Millisecond):
 				}
-				res, err := http.Get("http://" + proxies[i%2] + target()) //nolint:noctx // it ends with the programs
+				res, err := http.Get("http://" + proxies[i%2] + target())
 				if err == nil {
 					res.Body.Close()
 					told(res.StatusCode)

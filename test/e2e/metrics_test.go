@@ -180,7 +180,8 @@ func startMeasured(t *testing.T) (programs []string, page string) {
 		"--check.token_file", write(t, "token", "0123456789abcdef"),
 		"--envoy.listen", freeport.Addr(t), "--spoe.listen", freeport.Addr(t), "--gate.budget", budget)...)
 	proxy := freeport.Addr(t)
-	start("serve", "--listen", proxy, "--upstream", upstream.URL, "--denials.log", filepath.Join(t.TempDir(), "denials"))
+	start("serve", "--listen", proxy, "--upstream", upstream.URL, "--denials.log",
+		filepath.Join(t.TempDir(), "denials"))
 	for _, admin := range programs {
 		ready(t, admin)
 	}
