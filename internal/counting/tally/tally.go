@@ -112,7 +112,8 @@ func (t *Tally) Add(key []byte, second, n int64) {
 // AddFrom adds requests of one client, which is recorded if the key is among the heaviest (see Config.TrackClients). It
 // may be the unknown client.
 func (t *Tally) AddFrom(key []byte, second, n int64, client hottype.Client) {
-	t.AddCost(key, second, n, n, client)
+	t.add(key, second, n, &attribution{client: client, requests: n,
+		origin: hottype.Origin{Tag: origins.Network(&client), N: n}})
 }
 
 // AddCost adds what requests of one client cost, in whole units of their rule. The rest of a cost of which a part was

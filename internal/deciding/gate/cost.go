@@ -18,7 +18,9 @@ import (
 func (g *Gate) measureCosts(d *decision, v *verdict.Verdict) {
 	switch isMeasured := v.Allowed && v.Cache == nil && d.releases; {
 	case isMeasured:
-		v.Work = g.newWork(d)
+		if w := g.newWork(d); w != nil {
+			v.SetWork(w)
+		}
 	case !d.keysOnly: // else DecideForCache has counted it
 		g.countMeans(d)
 	}

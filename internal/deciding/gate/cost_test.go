@@ -54,15 +54,15 @@ func TestGate_CountsMeanOfUnmeasuredRequests(t *testing.T) {
 	full := &hottype.Request{Method: http.MethodGet, Target: "/report?filter=full"}
 	topic := &hottype.Request{Method: http.MethodGet, Target: "/topic?id=1"}
 	v := g.Begin(context.Background(), now, full, true)
-	if v.Work == nil || counted["report?filter=full"] != 0 {
+	if v.Reports.Work() == nil || counted["report?filter=full"] != 0 {
 		t.Fatalf("%+v, %d counted before it is measured", v, counted["report?filter=full"])
 	}
-	v.Work.Begin(now)
-	v.Work.Respond(now.Add(800*time.Millisecond), nil, false)
+	v.Reports.Work().Begin(now)
+	v.Reports.Work().Respond(now.Add(800*time.Millisecond), nil, false)
 	want := int64(800_000)
 	for name, ask := range map[string]func(){
 		"denied": func() {
-			if v := g.Begin(context.Background(), now, full, true); v.Allowed || v.Work != nil {
+			if v := g.Begin(context.Background(), now, full, true); v.Allowed || v.Reports.Work() != nil {
 				t.Errorf("the slot is not held: %+v", v)
 			}
 		},
@@ -79,7 +79,7 @@ func TestGate_CountsMeanOfUnmeasuredRequests(t *testing.T) {
 			want = counted["report?filter=full"]
 		}
 	}
-	if v := g.Begin(context.Background(), now, topic, true); v.Work == nil || counted["topic?id=1"] != 1 {
+	if v := g.Begin(context.Background(), now, topic, true); v.Reports.Work() == nil || counted["topic?id=1"] != 1 {
 		t.Errorf("%+v: a request of another rule waits for the same workers, and counts for one: %d", v,
 			counted["topic?id=1"])
 	}
@@ -98,7 +98,7 @@ func TestGate_MeasuresNothingWithoutCost(t *testing.T) {
 	}
 	g := gate.New(gate.Config{Rules: set, Counter: costs{}})
 	v := g.Begin(context.Background(), time.Now(), &hottype.Request{Method: http.MethodGet, Target: "/topic?id=1"}, true)
-	if v.Work != nil {
+	if v.Reports.Work() != nil {
 		t.Error("it is measured")
 	}
 }

@@ -29,7 +29,7 @@ func (d *decision) setRefund(v *verdict.Verdict) {
 	d.addCharged(r, &d.shared, verdict.ChargedShared)
 	d.addCharged(r, &d.fallback, verdict.ChargedFallback)
 	if len(r.Charges) > 0 {
-		v.Refund = r
+		v.SetRefund(r)
 	}
 }
 

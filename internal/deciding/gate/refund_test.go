@@ -33,7 +33,7 @@ func TestRefundByStatus(t *testing.T) {
 	b.SetOverrides([]rules.Override{{ID: "o", Key: "shared?id=9", Action: rules.ActionLimit, Rate: 1, Burst: 5}})
 	ask := func(target string) verdict.Verdict {
 		v := b.Begin(t.Context(), b.now, request(target, "1.1.1.1"), true)
-		if !v.Allowed && v.Refund != nil {
+		if !v.Allowed && v.Reports.Refund() != nil {
 			t.Errorf("%s: a denial that took nothing gives back: %+v", target, v)
 		}
 		return v
@@ -42,7 +42,7 @@ func TestRefundByStatus(t *testing.T) {
 		var took []*verdict.Refund
 		for range 10 {
 			if v := ask(target); v.Allowed {
-				took = append(took, v.Refund)
+				took = append(took, v.Reports.Refund())
 			}
 		}
 		if len(took) != 5 || took[0] == nil {
@@ -74,10 +74,11 @@ func TestRefundByStatus(t *testing.T) {
 		}
 		b.now = b.now.Add(time.Minute)
 	}
-	if v := ask("/plain?id=1"); v.Refund != nil {
+	if v := ask("/plain?id=1"); v.Reports.Refund() != nil {
 		t.Errorf("nothing is given back of %+v", v)
 	}
-	if v := b.Begin(t.Context(), b.now, request("/shared?id=1", "1.1.1.1"), false); !v.Allowed || v.Refund != nil {
+	v := b.Begin(t.Context(), b.now, request("/shared?id=1", "1.1.1.1"), false)
+	if !v.Allowed || v.Reports.Refund() != nil {
 		t.Errorf("who does not say how it ended gets nothing back: %+v", v)
 	}
 	if n := b.Stats().Refunded; n != 15 {
@@ -99,13 +100,13 @@ func TestRefundOfAShare(t *testing.T) {
 	req := request("/shared?id=1", "1.1.1.1")
 	for i := range 3 {
 		v := b.Begin(t.Context(), b.now, req, true)
-		if !v.Allowed || v.Refund == nil || v.Refund.Charges[0].Store != verdict.ChargedFallback {
+		if !v.Allowed || v.Reports.Refund() == nil || v.Reports.Refund().Charges[0].Store != verdict.ChargedFallback {
 			t.Fatalf("%d: %+v", i, v)
 		}
 		if other := b.Decide(t.Context(), b.now, req); other.Allowed {
 			t.Fatalf("%d: a share of one has two", i)
 		}
-		b.Refund(b.now, v.Refund, 304)
+		b.Refund(b.now, v.Reports.Refund(), 304)
 	}
 }
 
@@ -127,8 +128,8 @@ func TestRefundByAnotherProcess(t *testing.T) {
 		first := ask()
 		for ask().Allowed {
 		}
-		other.Refund(other.now, first.Refund, 200)
-		other.Refund(other.now, first.Refund, 304)
+		other.Refund(other.now, first.Reports.Refund(), 200)
+		other.Refund(other.now, first.Reports.Refund(), 304)
 		one.now = one.now.Add(time.Millisecond)
 		r := make([]limit.Result, 1)
 		if ok, err := store.Take(t.Context(), one.now, []limit.Charge{{Cost: 1,

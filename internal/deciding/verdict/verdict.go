@@ -16,18 +16,54 @@ type Verdict struct {
 	// Lease has the slots that the request holds while it is in flight, or is nil without slots. A caller of Begin
 	// releases it when the response has ended.
 	Lease *Lease
-	// Refund has the charges that are refunded if the response has one of their statuses, or is nil without such
-	// charges. A caller of Begin reports the status.
-	Refund *Refund
+	// Reports has what a caller of Begin reports about the response, or is nil if nothing is reported. One pointer is
+	// enough, and verdicts are copied for each request.
+	Reports *Reports
 	// Cache is set if a response cache may answer the request: only the limits of its client were charged. nil: the
 	// request was decided as a whole.
 	Cache *hottype.CachePolicy
 	// Upstream names the upstream whose responses adapt limits, "" if there is none. A caller that forwards an allowed
 	// request reports its outcome to the gate.
 	Upstream string
-	// Work is the work of the upstream on an allowed request that is measured, or nil. A caller of Begin reports its
-	// parts.
-	Work *costs.Work
+}
+
+// Reports is what a caller reports about the response to an allowed request.
+type Reports struct {
+	refund *Refund
+	work   *costs.Work
+}
+
+// Refund returns the charges that are refunded if the response has one of their statuses, or nil without charges.
+// The caller reports the status.
+func (r *Reports) Refund() *Refund {
+	if r == nil {
+		return nil
+	}
+	return r.refund
+}
+
+// Work returns the work of the upstream on a request that is measured, or nil. The caller reports its parts.
+func (r *Reports) Work() *costs.Work {
+	if r == nil {
+		return nil
+	}
+	return r.work
+}
+
+// SetRefund makes the caller report the status of the response.
+func (v *Verdict) SetRefund(r *Refund) {
+	if v.Reports == nil {
+		v.Reports = new(Reports)
+	}
+	v.Reports.refund = r
+}
+
+// SetWork makes the caller report the parts of the work.
+func (v *Verdict) SetWork(w *costs.Work) {
+	if v.Reports == nil {
+		v.Reports = new(Reports)
+	}
+	v.Reports.work = w
 }
 
 // Lease holds the slots of a request in flight. It ends by itself after the shortest TTL of its slots, unless it

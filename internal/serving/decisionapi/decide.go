@@ -185,8 +185,8 @@ func (d *Decider) decideCheck(r *http.Request, k *scratch, i int, b []byte) []by
 	}
 	httplimit.IdentifyText(&k.req, c.ip)
 	v := d.gate.Begin(r.Context(), time.Now(), &k.req, c.holds)
-	if v.Work != nil { // the caller does not report its cost
-		v.Work.End(time.Now(), -1, false)
+	if w := v.Reports.Work(); w != nil { // the caller does not report its cost
+		w.End(time.Now(), -1, false)
 	}
 	httplimit.Quote(&v.Verdict)
 	d.checks.Add(1)
@@ -228,7 +228,7 @@ func (d *Decider) appendVerdict(b []byte, v *verdict.Verdict, tls bool) []byte {
 	if v.Upstream != "" {
 		b = httplimit.AppendJSONString(append(b, `,"upstream":`...), v.Upstream)
 	}
-	if v.Lease != nil || v.Refund != nil {
+	if v.Lease != nil || v.Reports.Refund() != nil {
 		b = httplimit.AppendJSONString(append(b, `,"release":`...), d.releases.writeToken(v))
 	}
 	if v.Wait > 0 {

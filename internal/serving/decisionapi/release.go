@@ -69,7 +69,7 @@ func signText(key, text []byte) []byte {
 }
 
 func (r *releases) writeToken(v *verdict.Verdict) string {
-	text, err := json.Marshal(releaseToken{v.Lease, v.Refund, r.issuer, r.number.Add(1)})
+	text, err := json.Marshal(releaseToken{v.Lease, v.Reports.Refund(), r.issuer, r.number.Add(1)})
 	if err != nil {
 		panic(fmt.Sprintf("decisionapi: a lease is no JSON: %v", err)) // it has strings, numbers and booleans only
 	}

@@ -39,10 +39,14 @@ func (g *HTTPGate) Track(ctx context.Context, v *verdict.Verdict) *RequestTracke
 
 // newTracker is like Track, without the lease.
 func (g *HTTPGate) newTracker(ctx context.Context, v *verdict.Verdict) *RequestTracker {
-	if v.Upstream == "" && v.Refund == nil && v.Work == nil {
+	if v.Upstream == "" && v.Reports == nil {
 		return nil
 	}
-	u := &RequestTracker{ctx: ctx, gate: g, refund: v.Refund, cost: g.newCostMeasure(v.Work)}
+	return g.makeTracker(ctx, v)
+}
+
+func (g *HTTPGate) makeTracker(ctx context.Context, v *verdict.Verdict) *RequestTracker {
+	u := &RequestTracker{ctx: ctx, gate: g, refund: v.Reports.Refund(), cost: g.newCostMeasure(v.Reports.Work())}
 	if v.Upstream != "" {
 		u.timer = &upstreamTimer{ctx: ctx, gate: g, upstream: v.Upstream, lease: v.Lease}
 	}
