@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Cost is what a request counts for in a rule: for one, or for what the upstream spends on it. The zero value counts
-// each request for one.
+// Cost selects the number for which a request counts in a rule: one, or a measure of the work that it makes. The zero
+// value counts each request for one.
 type Cost string
 
 const (

@@ -108,9 +108,9 @@ type ClientCount struct {
 type HotKey struct {
 	Key  Key    `json:"key" label:"key"`
 	Rule string `json:"rule" label:"rule"`
-	// Cost is what requests count for in the rule, or "" if each counts for one. All rates are in its units a second.
+	// Cost is the cost of the rule, or "" if each request counts for one. All rates are in its units a second.
 	Cost Cost `json:"cost,omitempty"`
-	// Rate is the key's requests per second over the rule's window when it was last judged, or what they cost.
+	// Rate is the key's requests per second over the rule's window when it was last judged, or their cost per second.
 	Rate float64 `json:"rate" metric:"hotparam_hot_key_rate" help:"Requests per second of the 100 hottest keys."`
 	// Lower and Upper bound the true rate, because a window that holds more keys than its memory allows knows counts
 	// only to within an error. Both equal Rate if the count is exact.

@@ -52,8 +52,8 @@ type Rule struct {
 	ParseAs ParseAs `name:"parse_as"`
 	// `true`: later rules count the request too.
 	Continue bool `name:"continue"`
-	// What a request counts for in `hot`: `requests`: for one; `time`: for the time until its response begins; `bytes`:
-	// for the bytes of its body; `response.NAME`: for the number in that field of the response, such as
+	// The number for which a request counts in `hot`: `requests`: one; `time`: the time until its response begins;
+	// `bytes`: the bytes of the body; `response.NAME`: the number in that field of the response, such as
 	// `response.X-Cost`. Rates are written in that unit: `500ms` or `1s` of time a second, `5MB` a second, a plain
 	// number; docs/detection.md#hot-by-cost.
 	Cost hottype.Cost `name:"cost" default:"requests"`

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/rule"
@@ -10,7 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// compileCost sets what a request of the rule counts for, and reports fields that do not fit that.
+// compileCost sets the cost of the rule, and reports fields that do not fit it.
 func (r *Rule) compileCost(v conf.Value, c *rule.Rule) {
 	at := v.At("cost")
 	r.Cost, r.ShowCost = c.Cost, c.ShowCost
@@ -59,15 +58,6 @@ func (s *Set) HasCosts() bool {
 	return slices.ContainsFunc(s.Rules, func(r *Rule) bool { return r.Cost != "" })
 }
 
-// WorkersOf returns the number of requests on which an upstream works at once, or 0 if it is unknown.
-func (s *Set) WorkersOf(upstream string) int {
-	i := slices.IndexFunc(s.Upstreams, func(u rule.Upstream) bool { return u.Name == upstream })
-	if i < 0 {
-		return 0
-	}
-	return s.Upstreams[i].Workers
-}
-
 // refuseEach changes duplicates from each, by which one expensive request would make any other value expensive.
 func (r *Rule) refuseEach(v conf.Value, p *Param) {
 	if v.Has("duplicates") {
@@ -104,8 +94,7 @@ func (r *Rule) checkUnit(v conf.Value, name string) {
 	if r.Cost != "" {
 		cost = "the cost is " + string(r.Cost)
 	}
-	v.At(name).Fail("%q has another unit than the rule, in which %s; write %s", conf.Cut(text), cost,
-		strings.TrimSpace(example))
+	v.At(name).Fail("%q has another unit than the rule, in which %s; write %s", conf.Cut(text), cost, example)
 }
 
 // warnOfWaiting warns about rules by time whose upstream has no known number of workers.

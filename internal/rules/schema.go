@@ -43,10 +43,9 @@ func newSchema() *conf.Schema {
 			"algorithm": algorithmNames(),
 		},
 		Texts: map[string]conf.Text{
-			"rate": {What: aRate, Parse: parsePerSecond, Check: checkPerSecond},
-			"cost rate": {What: aRate, Parse: func(text string) (any, error) { return boxed(rule.ParseCostRate(text)) },
-				Check: checkCostRate},
-			"any rate": {What: aRate, Parse: parseAnyRate},
+			"rate":      {What: aRate, Parse: parsePerSecond, Check: checkPerSecond},
+			"cost rate": {What: aRate, Parse: parseCostRate, Check: checkCostRate},
+			"any rate":  {What: aRate, Parse: parseAnyRate},
 			"bytes": {What: "a number of bytes such as 65536, 64KiB or 1MiB",
 				Unit: "bytes, such as 65536, 64KiB or 1MiB", Parse: parseBytes},
 		},
@@ -77,7 +76,10 @@ func parsePerSecond(text string) (any, error) {
 	return r.PerSecond(), err
 }
 
-func boxed(f float64, err error) (any, error) { return f, err }
+func parseCostRate(text string) (any, error) {
+	perSecond, err := rule.ParseCostRate(text)
+	return perSecond, err
+}
 
 // parseAnyRate reads a rate as parsePerSecond does, and also a rate that is not a whole number per time, such as a
 // third, as a program writes it.

@@ -73,7 +73,7 @@ type Rule struct {
 	// ParseAs describes how the upstream behind the rule reads a target.
 	ParseAs  parseas.Traits
 	Continue bool
-	// Cost is what a request counts for in Hot, or "" if each counts for one.
+	// Cost selects the number for which a request counts in Hot, or is "" if each counts for one.
 	Cost     hottype.Cost
 	ShowCost bool // clients get the field of the response that has the cost
 	Hot      HotCriteria

@@ -116,7 +116,7 @@ func (t *Tally) AddFrom(key []byte, second, n int64, client hottype.Client) {
 		origin: hottype.Origin{Tag: origins.Network(&client), N: n}})
 }
 
-// AddCost adds what requests of one client cost, in whole units of their rule. The rest of a cost of which a part was
+// AddCost adds the cost of requests of one client, in whole units of their rule. The rest of a cost of which a part was
 // added before has no requests.
 func (t *Tally) AddCost(key []byte, second, cost, requests int64, client hottype.Client) {
 	t.add(key, second, cost, &attribution{client: client, requests: requests,

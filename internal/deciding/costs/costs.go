@@ -1,5 +1,5 @@
-// Package costs measures what requests cost their upstream, and counts it under their keys, for rules whose cost is not
-// the number of requests (hottype.Cost).
+// Package costs measures the costs of requests for their upstream, and counts them under the keys of the requests, for
+// rules by another cost than the number of requests (hottype.Cost).
 //
 // A cost is known when the response begins or has ended. Time and bytes are counted each second while a request goes
 // on, in the second in which they arise, so that a request of minutes makes its key hot in its first seconds.
@@ -10,6 +10,7 @@
 package costs
 
 import (
+	"cmp"
 	"hash/maphash"
 	"strconv"
 	"sync"
@@ -22,7 +23,7 @@ import (
 
 // Counter counts costs under keys. *tally.Tally is a Counter.
 type Counter interface {
-	// AddCost adds what requests of a client cost. The rest of a cost of which a part was added has no requests.
+	// AddCost adds the cost of requests of a client. The rest of a cost of which a part was added has no requests.
 	AddCost(key []byte, second, cost, requests int64, client hottype.Client)
 }
 
@@ -51,11 +52,13 @@ func (m *Meter) Configure(set *rules.Set) {
 	next := map[string]*line{}
 	if set.CountsTime() {
 		for i := range set.Upstreams {
-			if up := &set.Upstreams[i]; up.Workers > 0 {
-				if next[up.Name] = m.lineOf(up.Name); next[up.Name] == nil {
-					next[up.Name] = &line{}
-				}
+			up := &set.Upstreams[i]
+			if up.Workers == 0 {
+				continue
 			}
+			l := cmp.Or(m.lineOf(up.Name), &line{})
+			l.shared.Store(int64(up.Workers))
+			next[up.Name] = l
 		}
 	}
 	m.lines.Store(&next)
@@ -116,11 +119,11 @@ type measured struct {
 	counted int64
 }
 
-// NewWork returns the work on a request for an upstream of the rules. The limiters share its workers.
-func (m *Meter) NewWork(now time.Time, upstream string, limiters int64, set *rules.Set, client hottype.Client) *Work {
+// NewWork returns the work on a request for an upstream, whose workers the limiters share.
+func (m *Meter) NewWork(now time.Time, upstream string, limiters int64, client hottype.Client) *Work {
 	w := &Work{meter: m, line: m.lineOf(upstream), client: client}
 	if w.line != nil {
-		w.line.setWorkers(now, float64(set.WorkersOf(upstream))/float64(max(limiters, 1)))
+		w.line.setWorkers(now, float64(w.line.shared.Load())/float64(max(limiters, 1)))
 	}
 	return w
 }
@@ -204,7 +207,7 @@ func (w *Work) Respond(now time.Time, header map[string][]string, left bool) {
 			w.complete(now, k, n, known, left)
 		}
 	}
-	for i := range w.keys {
+	for i := range w.keys { // after all have read it, because two rules may have the same field
 		if r := w.keys[i].rule; header != nil && r.Cost.ResponseField() != "" && !r.ShowCost {
 			delete(header, r.Cost.ResponseField())
 		}

@@ -31,7 +31,7 @@ func (c counts) total(key string) (sum int64) {
 func newRule(cost hottype.Cost) *rules.Rule { return &rules.Rule{Name: "report", Cost: cost} }
 
 func (m *Meter) begin(at time.Time, key string, r *rules.Rule) *Work {
-	w := m.NewWork(at, "default", 1, &rules.Set{}, hottype.Client{})
+	w := m.NewWork(at, "default", 1, hottype.Client{})
 	w.AddKey(hottype.Key(key), r, false)
 	w.HandlerBegins(at)
 	w.Begin(at)
@@ -134,7 +134,7 @@ func TestMeter_CountsMeansOfUnknownCosts(t *testing.T) {
 func TestWork_MeasuresHandlersThatIgnoreBodies(t *testing.T) {
 	t.Parallel()
 	c := counts{}
-	w := NewMeter(c).NewWork(began, "default", 1, &rules.Set{}, hottype.Client{})
+	w := NewMeter(c).NewWork(began, "default", 1, hottype.Client{})
 	w.AddKey("a", newRule(hottype.CostTime), false)
 	w.HandlerBegins(began)
 	w.Respond(began.Add(time.Second), nil, false)

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,8 +13,10 @@ import (
 // ones costs nothing. This process has its part of the workers, which need not be a whole number: with 2.5 workers the
 // third request has half of its time.
 type line struct {
-	mu      sync.Mutex
-	workers float64
+	shared atomic.Int64 // workers of the upstream for all processes
+
+	mu      sync.Mutex    // guards the fields below
+	workers float64       // for this process
 	places  list.List     // of *place, the oldest first
 	last    *list.Element // at index ⌊workers⌋: the first place that has not all of its time; nil if there are fewer
 }

@@ -30,7 +30,7 @@ func (g *Gate) measureCosts(d *decision, v *verdict.Verdict) {
 func (g *Gate) newWork(d *decision) (w *costs.Work) {
 	upstream := cmp.Or(d.class.upstream, hottype.DefaultUpstream)
 	if g.costs.HasLine(upstream) || slices.ContainsFunc(d.matches, d.countsCost) {
-		w = g.costs.NewWork(d.now, upstream, g.processCount(), d.st.set, d.client)
+		w = g.costs.NewWork(d.now, upstream, g.processCount(), d.client)
 	}
 	for _, m := range d.matches {
 		if d.countsCost(m) {

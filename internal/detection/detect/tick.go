@@ -209,9 +209,8 @@ func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype
 	rate := h.slidingRate(w, now)
 	c.peak = max(c.peak, rate)
 	hot := hottype.HotKey{
-		Key: c.key, Rule: h.compiled.rule.Name, Cost: h.compiled.rule.Cost, Why: c.why, Since: c.since,
-		PeakRate: c.peak,
-		Rate:     rate, Lower: rate, Upper: rate + h.rateOf(w.Upper-w.Sum), Clients: c.loop.clients.clients,
+		Key: c.key, Rule: h.compiled.rule.Name, Cost: h.compiled.rule.Cost, Why: c.why, Since: c.since, Rate: rate,
+		Lower: rate, Upper: rate + h.rateOf(w.Upper-w.Sum), PeakRate: c.peak, Clients: c.loop.clients.clients,
 	}
 	hot.Baseline = max(0, h.baseline.expectedCount(c.hash, string(c.key), 1)) / float64(h.compiled.rule.Cost.Unit())
 	if total := h.totalOf(c); total > 0 {

@@ -42,7 +42,7 @@ type Event struct {
 	// Key is the subject of the event: a key, or the target of an override ("client 192.0.2.1").
 	Key  string `json:"key,omitempty"`
 	Rule string `json:"rule,omitempty"`
-	// Cost is what the requests of the key count for, or "" if each counts for one.
+	// Cost is the cost of the key's rule, or "" if each request counts for one.
 	Cost hottype.Cost `json:"cost,omitempty"`
 	// Rate is in units of the cost a second, or in requests a second.
 	Rate float64 `json:"rate,omitempty"`
