@@ -1,6 +1,6 @@
-// Command expensive shows hot keys by cost: a service with four workers, 100 cheap requests a second, and one value that
+// Command expensive shows hot keys by cost: a service with four workers gets 100 cheap requests a second, and one value
 // takes 800 ms of a worker. It runs without rules, with a rule by requests and with a rule by time, over HTTP on
-// loopback, and prints what the cheap requests got.
+// loopback, and prints the answers to the cheap requests.
 package main
 
 import (

@@ -74,8 +74,8 @@ func (p ListDelta) apply(have []hottype.HotKey) []hottype.HotKey {
 	return out
 }
 
-// Sort sorts the entries of a set in the order of HotSet: those of requests, then those of each other cost, because
-// rates of different units cannot be compared; heaviest first.
+// Sort sorts the entries of a set in the order of HotSet: by cost, requests first, because rates of different units
+// cannot be compared, and then heaviest first.
 func Sort(keys []hottype.HotKey) {
 	slices.SortFunc(keys, func(a, b hottype.HotKey) int {
 		return cmp.Or(Heavier(&a, &b), cmp.Compare(a.Rule, b.Rule))

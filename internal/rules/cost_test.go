@@ -39,7 +39,7 @@ func TestParse_ReadsCosts(t *testing.T) {
 	}
 }
 
-// A rate in another unit, and a limit that would need the cost beforehand, are errors that show what is right.
+// A rate in another unit, and a limit that would need the cost beforehand, are errors that show the right form.
 func TestParse_RefusesWhatDoesNotFitCost(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// expensive is an upstream with four workers, whose value "full" takes 400 ms of one.
+// expensive is an upstream with four workers. Its value "full" keeps a worker busy for 400 ms.
 type expensive struct {
 	workers         chan struct{}
 	full, most, ran atomic.Int64 // requests for "full" at work, the most at once, and all

@@ -38,7 +38,7 @@ func (m *Meter) begin(at time.Time, key string, r *rules.Rule) *Work {
 	return w
 }
 
-// What is counted each second and the rest are the cost in sum, in the seconds in which it arose.
+// The counts of each second and the rest add up to the cost, in the seconds in which it arose.
 func TestWork_CountsInSecondsOfCost(t *testing.T) {
 	t.Parallel()
 	c := counts{}
@@ -100,8 +100,8 @@ func TestWork_SumsUpToCost(t *testing.T) {
 	})
 }
 
-// A request whose cost is not known counts for the mean of its key, or of its rule; before anything is known it is not
-// counted, and a counter says so.
+// A request whose cost is not known counts for the mean of its key, or of its rule; before a request of the rule was
+// measured it is not counted, and Unknown counts it.
 func TestMeter_CountsMeansOfUnknownCosts(t *testing.T) {
 	t.Parallel()
 	c := counts{}
@@ -119,7 +119,7 @@ func TestMeter_CountsMeansOfUnknownCosts(t *testing.T) {
 	if m.CountMean(began.Unix(), []byte("b"), "report", 1, hottype.Client{}); c.total("b") != 800_000 {
 		t.Errorf("b counts %d, want the mean of its rule", c.total("b"))
 	}
-	// Whoever leaves early pays the mean, and whoever leaves late the time.
+	// A client that leaves early costs the mean, and a client that leaves late costs the time.
 	m.begin(began, "b", r).Respond(began.Add(10*time.Millisecond), nil, true)
 	if got := c.total("b"); got != 1_600_000 {
 		t.Errorf("b has %d after a client left", got)

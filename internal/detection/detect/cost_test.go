@@ -11,8 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// A rule under which each request costs the same, with thresholds as many times higher, finds what a rule by requests
-// finds, at the same times.
+// A rule under which each request costs the same, with thresholds as many times higher, finds the keys that a rule by
+// requests finds, at the same times.
 func TestDetector_FindsSameInOtherUnits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -14,7 +14,7 @@ import (
 // progressEvery is the interval at which the cost of a request that goes on is counted.
 const progressEvery = time.Second
 
-// costMeasure measures what an allowed request costs its upstream.
+// costMeasure measures the cost of an allowed request for its upstream.
 type costMeasure struct {
 	work   *costs.Work
 	header http.Header // of the response, or nil if the framework does not show it
