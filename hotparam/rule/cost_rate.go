@@ -82,11 +82,8 @@ func parseAmount(text string) (value float64, of hottype.Cost) {
 
 // parsePer reads the time after the slash of a rate.
 func parsePer(text string) (time.Duration, error) {
-	switch text {
-	case "s", "m", "h":
-		text = "1" + text
-	case "d":
-		text = "24h"
+	if per, ok := rateUnits[text]; ok && text != "" {
+		return per, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Millisecond || d > 24*time.Hour {

@@ -203,6 +203,10 @@ func (r Rate) PerSecond() float64 {
 
 var decimal = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,6})?$`)
 
+// rateUnits are the units of time of rates.
+var rateUnits = map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour,
+	"d": 24 * time.Hour}
+
 // ParseRate reads a number of requests per second, or a number with a unit of time: "100", "0.5", "30/m", "7/d",
 // "10/3s".
 func ParseRate(text string) (Rate, error) {
@@ -214,8 +218,7 @@ func ParseRate(text string) (Rate, error) {
 		}
 		return Rate{}, badRate(text)
 	}
-	per, ok := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour,
-		"d": 24 * time.Hour}[unit]
+	per, ok := rateUnits[unit]
 	if !ok || given && unit == "" || !decimal.MatchString(number) {
 		return Rate{}, fmt.Errorf("%q is not a rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s",
 			text)
