@@ -179,12 +179,19 @@ rules:
     params: [{name: filter, duplicates: last}]
     cost: time
     hot: {rate: 1s}
-    limit: {algorithm: in_flight, limit: 1}
+    limit: %s
 `
-	for name, callers := range map[string]int{"five a second": 0, "64 callers": 64} {
+	const inFlight, charged = "{algorithm: in_flight, limit: 1}", "{rate: 500ms, burst: 1s}"
+	for name, c := range map[string]struct {
+		callers int
+		limit   string
+	}{
+		"five a second": {0, inFlight}, "64 callers": {64, inFlight},
+		"five a second, charged": {0, charged}, "64 callers, charged": {64, charged},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := runExpensive(t, byTime, callers)
+			run := runExpensive(t, fmt.Sprintf(byTime, c.limit), c.callers)
 			text := run.String()
 			t.Log(text)
 			if len(run.hot) != 1 || run.hot[0] != "report?filter=full" || run.hotAt > 3*time.Second {

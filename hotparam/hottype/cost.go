@@ -47,23 +47,26 @@ func (c Cost) Unit() int64 {
 }
 
 // FormatRate writes a rate in units a second, with its unit: "12/s", "1.2 s/s", "40 ms/s", "3.4 MB/s", "12 X-Cost/s".
-func (c Cost) FormatRate(perSecond float64) string {
+func (c Cost) FormatRate(perSecond float64) string { return c.FormatAmount(perSecond) + "/s" }
+
+// FormatAmount writes a number of units with its unit: "12", "1.2 s", "40 ms", "3.4 MB", "12 X-Cost".
+func (c Cost) FormatAmount(units float64) string {
 	switch {
-	case c == CostTime && perSecond < 0.1:
-		return shortNumber(1000*perSecond) + " ms/s"
+	case c == CostTime && units < 0.1:
+		return shortNumber(1000*units) + " ms"
 	case c == CostTime:
-		return shortNumber(perSecond) + " s/s"
+		return shortNumber(units) + " s"
 	case c == CostBytes:
-		units := []string{"B", "kB", "MB", "GB", "TB"}
+		names := []string{"B", "kB", "MB", "GB", "TB"}
 		i := 0
-		for ; perSecond >= 1000 && i < len(units)-1; i++ {
-			perSecond /= 1000
+		for ; units >= 1000 && i < len(names)-1; i++ {
+			units /= 1000
 		}
-		return shortNumber(perSecond) + " " + units[i] + "/s"
+		return shortNumber(units) + " " + names[i]
 	case c.ResponseField() != "":
-		return shortNumber(perSecond) + " " + c.ResponseField() + "/s"
+		return shortNumber(units) + " " + c.ResponseField()
 	}
-	return shortNumber(perSecond) + "/s"
+	return shortNumber(units)
 }
 
 // shortNumber writes a number with two digits, or as a whole number from 10 on.

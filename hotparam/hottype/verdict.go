@@ -33,6 +33,9 @@ type Verdict struct {
 	Window time.Duration
 	// Remaining is the cost that would be allowed right now.
 	Remaining int64
+	// Cost is the unit of Limit and Remaining: "" for requests, else milliseconds, bytes, or the sum of a field of the
+	// response.
+	Cost Cost
 	// RetryAfter is the time that a denied request has to wait: 0 if it is allowed, [Never] if waiting does not help.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the limit is whole again.

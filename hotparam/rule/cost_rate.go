@@ -38,6 +38,22 @@ func ParseCostRate(text string) (perSecond float64, err error) {
 	return perSecond, CheckCostRate(perSecond)
 }
 
+// ParseAmount reads an amount of a cost: a whole number, or a time in microseconds or a size in bytes, such as "1s" or
+// "10MB".
+func ParseAmount(text string) (int64, error) {
+	if value, kind := parseAmount(text); kind != "" {
+		if counts := value * float64(kind.Unit()); counts <= 1<<53 {
+			return int64(math.Round(counts)), nil
+		}
+		return 0, fmt.Errorf("%s is too much", text)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s is not a whole number, or with cost a time such as 1s or a size such as 10MB", text)
+	}
+	return n, nil
+}
+
 // CheckCostRate returns an error for a rate of a cost that is out of bounds.
 func CheckCostRate(perSecond float64) error {
 	if !(perSecond >= 1e-6 && perSecond <= maxCostRate) {

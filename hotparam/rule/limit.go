@@ -43,12 +43,14 @@ const (
 // Amounts are the numbers of a limit. The algorithm determines which of them apply.
 type Amounts struct {
 	// Token bucket, bursty: the rate at which tokens return; gcra, leaky bucket, warming up: the rate at which requests
-	// are due. Per second, or `30/m`, `24/h`, `7/d`, `10/3s`. Required there.
+	// are due. Per second, or `30/m`, `24/h`, `7/d`, `10/3s`; in a rule with `cost` also `500ms` or `5MB`. Required
+	// there.
 	Rate Rate `name:"rate"`
 	// Token bucket: tokens in a full bucket, the number of requests that may come at once, at least 1. Gcra, leaky
 	// bucket: requests that may come before they are due; one more may come at once. Bursty: unused tokens that are
-	// stored; 0 at first. Default: `rate` in a second, at least 1; gcra, leaky bucket: `0`.
-	Burst *int64 `name:"burst" in:"0..9007199254740991"`
+	// stored; 0 at first. In a rule with `cost` a time, a size or a number (in Go microseconds, bytes or a number).
+	// Default: `rate` in a second, at least 1; gcra, leaky bucket: `0`.
+	Burst *int64 `name:"burst" as:"amount" in:"0..9007199254740991"`
 	// Windows: requests per window; in_flight: requests of a key in flight, up to 100,000. At least 1. Required there.
 	Limit int64 `name:"limit" in:"1..9007199254740991"`
 	// Windows: length, `1ms` to `24h`, whole milliseconds. Required there.
@@ -79,6 +81,10 @@ type Limit struct {
 	Lease time.Duration `name:"lease" in:"1s..1h" step:"1ms" default:"30s"`
 	// `enforce`, or `shadow`: the limit is evaluated and counted, and everything is allowed.
 	Mode hottype.Mode `name:"mode" words:"enforce,shadow" default:"enforce"`
+	// With `cost`: bound of a key's requests in flight, whose costs are not known yet: `limit`, `lease`, `scope`,
+	// `on_store_failure`, as for `algorithm: in_flight`. Default: by time, the seconds of `rate` rounded up and one more;
+	// else as many as `burst` holds at the mean cost of the key.
+	InFlight *InFlight `name:"in_flight"`
 	// `cluster`: one limit for all limiters, in Redis. `instance`: one for each limiter.
 	Scope Scope `name:"scope" words:"instance,cluster" default:"cluster"`
 	// The policy while Redis does not answer in time: `local` (a limit in memory, divided among the live limiters),
@@ -181,7 +187,8 @@ type Target struct {
 	Errors float64 `name:"errors" in:"0..1" within:"0.001..0.5" default:"0.01"`
 }
 
-// Rate is a whole number of requests per time, such as 100 per second or 30 per minute. The zero Rate is unset.
+// Rate is a whole number of requests per time, such as 100 per second or 30 per minute, or of seconds, bytes or numbers
+// in a rule with a cost: 1 per 2 seconds is half a second of time a second. The zero Rate is unset.
 type Rate struct {
 	N   int64
 	Per time.Duration

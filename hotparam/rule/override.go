@@ -46,10 +46,11 @@ type Override struct {
 	// requests of the rule too. `shadow`: limits are evaluated and only counted. `cache`: limits apply as before, and
 	// requests are answered from the cache (docs/cache.md), hot or not.
 	Action Action `json:"action" name:"action" words:"limit,exempt,block,shadow,cache" default:"limit"`
-	// With `limit`: requests per second, by a token bucket.
+	// With `limit`: requests per second, by a token bucket; of a rule with `cost` its unit per second, `500ms` or `0.5`.
 	Rate float64 `json:"rate,omitempty" name:"rate" as:"any rate"`
-	// With `limit`: requests that may come at once. Default: `rate` in a second, at least 1.
-	Burst int64 `json:"burst,omitempty" name:"burst" in:"1..9007199254740991"`
+	// With `limit`: requests that may come at once; of a rule with `cost` as in its `limit`. Default: `rate` in a second,
+	// at least 1.
+	Burst int64 `json:"burst,omitempty" name:"burst" as:"amount" in:"1..9007199254740991"`
 	// With `limit` and `block`: `shadow` denies nothing, hides no other override, and counts would-be denials
 	// (docs/admin.md). Default: `enforce`.
 	Mode hottype.Mode `json:"mode,omitempty" name:"mode" words:"enforce,shadow"`

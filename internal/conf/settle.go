@@ -97,7 +97,7 @@ func (v Value) checkTags(of reflect.Value, tag reflect.StructTag) {
 		}
 	case of.CanInt() && bounded:
 		if least, most := parseInt(low), parseInt(high); of.Int() < least || of.Int() > most {
-			if hasForm {
+			if form.Unit != "" {
 				v.Fail("%q is not between %d and %d %s", v.writtenText(of), least, most, form.Unit)
 				return
 			}

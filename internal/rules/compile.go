@@ -119,10 +119,10 @@ func (p *parser) compileRule(v conf.Value, c *rule.Rule) *Rule {
 	if v.Has("hot") && !v.At("hot").Broken() {
 		r.Hot.check(v.At("hot"))
 	}
-	if c.Limit != nil && !v.At("limit").Broken() {
-		r.Limit, r.Values = limitOf(v.At("limit"), c.Limit)
-	}
 	r.compileCost(v, c)
+	if c.Limit != nil && !v.At("limit").Broken() {
+		r.Limit, r.Values = limitOf(v.At("limit"), c.Limit, r.Cost)
+	}
 	r.PerClient = p.set.compilePerClient(v.At("per_client"), c.PerClient)
 	switch {
 	case v.Has("ignore") && !r.AllQuery:

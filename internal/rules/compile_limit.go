@@ -25,7 +25,9 @@ const (
 	// smallBurst is the burst from which on light clients are not denied, even if they send at random moments.
 	smallBurst = 10
 
-	maxInFlight    = 100_000
+	// MaxInFlight is the largest bound of requests in flight.
+	MaxInFlight = 100_000
+
 	inFlight       = rule.AlgorithmInFlight
 	inFlightFields = "algorithm,limit,lease,scope,on_store_failure"
 )
@@ -46,7 +48,8 @@ func algorithmNames() (names []string) {
 	return append(names, string(inFlight))
 }
 
-func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
+// limitOf compiles the limit of a rule with a cost, and the limits of its values.
+func limitOf(v conf.Value, c *rule.Limit, cost hottype.Cost) (Limit, []ValueLimit) {
 	l := Limit{Mode: c.Mode, Scope: c.Scope, OnStoreFailure: c.OnStoreFailure, Fair: c.Fair, Priority: c.Priority}
 	switch {
 	case v.At("algorithm").Failed():
@@ -55,6 +58,11 @@ func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
 		return limitInFlight(v, c), nil
 	case v.Has("lease"):
 		v.At("lease").Fail("requires algorithm: in_flight")
+	case !cost.IsRequests():
+		return limitByCost(v, c, cost), nil
+	case v.Has("in_flight"):
+		v.At("in_flight").Fail("is for a rule with cost, whose requests are charged when they have been answered; " +
+			"write algorithm: in_flight, or two rules with continue: true")
 	}
 	l.ClientHeader = clientHeader(v, c.ClientKey)
 	if v.Has("refund_status") {
@@ -87,8 +95,8 @@ func limitInFlight(v conf.Value, c *rule.Limit) Limit {
 			v.At(f.Name).Fail("%s", text)
 		}
 	}
-	if c.Limit > maxInFlight {
-		v.At("limit").Fail("%d is not a whole number between 1 and %d", c.Limit, maxInFlight)
+	if c.Limit > MaxInFlight {
+		v.At("limit").Fail("%d is not a whole number between 1 and %d", c.Limit, MaxInFlight)
 	}
 	l := noLimit()
 	l.InFlight = &InFlight{Limit: c.Limit, Lease: c.Lease, Scope: c.Scope, OnStoreFailure: c.OnStoreFailure}
@@ -97,8 +105,12 @@ func limitInFlight(v conf.Value, c *rule.Limit) Limit {
 
 // warnOfGreed warns about a rule whose slots one client may all hold, as long as it sends bodies slowly.
 func (ip *IPLimits) warnOfGreed(at conf.Value, r *Rule) {
+	at = at.At("limit")
+	if isDefault := r.Limit.Set && !at.Has("in_flight"); isDefault {
+		return
+	}
 	if f := r.Limit.InFlight; f != nil && f.Limit > 1 && (ip.InFlight == nil || ip.InFlight.Limit >= f.Limit) {
-		at.At("limit").Warn("one client can hold all %d slots of a key, such as by bodies that come slowly; "+
+		at.Warn("one client can hold all %d slots of a key, such as by bodies that come slowly; "+
 			"give ip.in_flight a smaller limit", f.Limit)
 	}
 }

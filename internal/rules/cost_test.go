@@ -39,7 +39,49 @@ func TestParse_ReadsCosts(t *testing.T) {
 	}
 }
 
-// A rate in another unit, and a limit that would need the cost beforehand, are errors that show the right form.
+// A limit by cost has the capacity of its burst and a debt of a minute behind it, which requests leave to the costs.
+func TestParse_ReadsLimitsByCost(t *testing.T) {
+	t.Parallel()
+	const minute = 60
+	for text, want := range map[string]struct {
+		rate, burst int64 // counts a second and at once
+		inFlight    int64
+	}{
+		"cost: time, hot: {rate: 1s}, limit: {rate: 500ms, burst: 1s}":                                {500_000, 1_000_000, 2},
+		"cost: time, hot: {rate: 1s}, limit: {rate: 2500ms}":                                          {2_500_000, 2_500_000, 4},
+		"cost: time, hot: {rate: 1s}, limit: {rate: 10s/m, in_flight: {limit: 7}}":                    {166_667, 166_667, 7},
+		"cost: bytes, hot: {rate: 9MB}, limit: {rate: 5MB, burst: 10MB}":                              {5_000_000, 10_000_000, 0},
+		"cost: response.X-Cost, hot: {rate: 9}, limit: {rate: 0.5, burst: 2}":                         {500, 2000, 0},
+		"cost: response.X-Cost, hot: {rate: 9}, limit: {rate: 3/m, burst: 2, in_flight: {limit: 12}}": {50, 2000, 12},
+	} {
+		set := mustParse(t, "rules:\n  - {name: topic, params: [{name: id, duplicates: first}], "+text+"}\n")
+		l := set.Rules[0].Limit
+		rate := LeastCount(float64(l.Spec.Limit) / l.Spec.Window.Seconds())
+		if rate != want.rate || l.Spec.Capacity() != want.burst || l.InFlight.Limit != want.inFlight ||
+			l.Spec.Reserve != LeastCount(minute*float64(l.Spec.Limit)/l.Spec.Window.Seconds()) {
+			t.Errorf("%s: %+v, %+v", text, l.Spec, l.InFlight)
+		}
+		if err := l.Spec.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An override of a key of a rule by cost is in the unit of the rule.
+func TestOverride_HasUnitOfCost(t *testing.T) {
+	t.Parallel()
+	o := Override{Key: "report?filter=full", Action: ActionLimit, Rate: 0.5, Burst: 1_000_000}
+	for cost, want := range map[hottype.Cost][2]int64{
+		"": {1, 1_000_000}, hottype.CostTime: {1_000_000, 1_000_000}, "response.X-Cost": {1000, 1_000_000_000},
+	} {
+		s := o.Spec(cost)
+		if s.Limit*2 != want[0]*int64(s.Window.Seconds()) || s.Capacity() != want[1] || s.Validate() != nil {
+			t.Errorf("%s: %+v, %v", cost, s, s.Validate())
+		}
+	}
+}
+
+// An amount in another unit, and a field that a limit by cost cannot have, are errors that show the right form.
 func TestParse_RefusesWhatDoesNotFitCost(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -54,9 +96,20 @@ func TestParse_RefusesWhatDoesNotFitCost(t *testing.T) {
 		"cost: time, hot: {rate: 1s/0s}":                                                     `"1s/0s" is not a rate; write 1s, 1s/10s or 1s/m`,
 		"cost: bytes, hot: {rate: 9999999GB}":                                                "is not between 0.000001 and 1e+12",
 		"cost: time, per_client: {fixed: {limit: 1, window: 1s}}":                            "requires hot",
-		"cost: time, hot: {rate: 1s}, limit: {rate: 5}":                                      "write {algorithm: in_flight, limit: 1}",
+		"cost: time, hot: {rate: 1s}, limit: {rate: 5}":                                      `limit.rate: "5" has another unit than the rule, in which the cost is time; write 500ms or 1s`,
+		"cost: time, hot: {rate: 1s}, limit: {rate: 1s, burst: 5}":                           `limit.burst: "5" has another unit`,
+		"cost: bytes, hot: {rate: 1MB}, limit: {rate: 1s}":                                   "write 5MB or 64KiB",
+		"hot: {rate: 1}, limit: {rate: 500ms}":                                               `limit.rate: "500ms" has another unit than the rule, in which each request counts for one`,
+		"hot: {rate: 1}, limit: {rate: 1, burst: 1s}":                                        `limit.burst: "1s" has another unit`,
+		"hot: {rate: 1}, limit: {rate: 1, in_flight: {limit: 2}}":                            "is for a rule with cost",
+		"cost: time, hot: {rate: 1s}, limit: {rate: 1s, fair: true}":                         "limit.fair: a limit by cost has rate, burst, in_flight, scope, on_store_failure, mode, not fair",
+		"cost: time, hot: {rate: 1s}, limit: {rate: 1s, wait: 1s}":                           "not wait",
+		"cost: time, hot: {rate: 1s}, limit: {rate: 1s, block: 1s}":                          "not block",
+		"cost: time, hot: {rate: 1s}, limit: {rate: 1s, refund_status: [5xx]}":               "not refund_status",
+		"cost: time, hot: {rate: 1s}, limit: {burst: 1s}":                                    "limit.rate: is missing",
+		"cost: bytes, hot: {rate: 9GB}, limit: {rate: 1B, burst: 9000000000MB}":              "2^53",
 		"cost: time, hot: {rate: 1s}, params: [{name: id, duplicates: each}]":                "any other value hot; write first or last",
-		"cost: time, hot: {rate: 1s}, limit: {algorithm: sliding_log, limit: 1, window: 1s}": "write {algorithm: in_flight",
+		"cost: time, hot: {rate: 1s}, limit: {algorithm: sliding_log, limit: 1, window: 1s}": "limit.algorithm: sliding_log does not charge a cost that is known when the request has been answered; token_bucket and in_flight do",
 	} {
 		if !strings.Contains(text, "params") && !strings.Contains(text, "per_client") {
 			text += ", params: [id]"

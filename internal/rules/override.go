@@ -145,7 +145,7 @@ func (o Override) validateAction() error {
 		if o.Burst < 0 {
 			return fail("burst", " has a burst of %d, below 0", o.Burst)
 		}
-		if err := o.Spec().Validate(); err != nil {
+		if err := o.Spec("").Validate(); err != nil {
 			return fail("rate", ": rate %v: %w", o.Rate, err)
 		}
 		return nil
@@ -169,9 +169,10 @@ func hasControl(s string) bool {
 	return !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// Spec returns the limit of an override with ActionLimit, or the zero Spec for other actions. A rate that whole numbers
-// cannot express exactly is rounded to a millionth, or is 1 per 1/Rate seconds if it is less than that.
-func (o Override) Spec() limit.Spec {
+// Spec returns the limit of an override with ActionLimit for keys of a rule with a cost, or the zero Spec for other
+// actions. A rate that whole numbers cannot express exactly is rounded to a millionth, or is 1 per 1/Rate seconds if it
+// is less than that.
+func (o Override) Spec(cost hottype.Cost) limit.Spec {
 	if o.Action != ActionLimit || !(o.Rate > 0) {
 		return limit.Spec{}
 	}
@@ -181,6 +182,9 @@ func (o Override) Spec() limit.Spec {
 		if n := math.Round(o.Rate * 1e6); n >= 1 {
 			r = rule.Rate{N: int64(math.Min(n, 1<<53)), Per: 1e6 * time.Second}
 		}
+	}
+	if !cost.IsRequests() {
+		return costSpec(cost, r, o.Burst)
 	}
 	s := limit.Spec{Algorithm: limit.TokenBucket, Limit: r.N, Window: r.Per, Burst: o.Burst}
 	if s.Burst == 0 {

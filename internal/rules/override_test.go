@@ -203,13 +203,13 @@ func TestOverrideSpec(t *testing.T) {
 		{500, 1000, 500, time.Second, 1000}, {500, 0, 500, time.Second, 500}, {0.5, 0, 1, 2 * time.Second, 1},
 		{2.5, 0, 5, 2 * time.Second, 3}, {20. / 60, 0, 1, 3 * time.Second, 1}, {7. / 86400, 3, 7, 24 * time.Hour, 3},
 	} {
-		got := Override{Action: ActionLimit, Rate: c.rate, Burst: c.burst}.Spec()
+		got := Override{Action: ActionLimit, Rate: c.rate, Burst: c.burst}.Spec("")
 		if want := (limit.Spec{Algorithm: limit.TokenBucket, Limit: c.limit, Window: c.window,
 			Burst: c.want}); got != want {
 			t.Errorf("%v: %+v, want %+v", c.rate, got, want)
 		}
 	}
-	if got := (Override{Action: ActionBlock, Rate: 5}).Spec(); got != (limit.Spec{}) {
+	if got := (Override{Action: ActionBlock, Rate: 5}).Spec(""); got != (limit.Spec{}) {
 		t.Errorf("a block has limit %+v", got)
 	}
 }
@@ -223,7 +223,7 @@ func TestAnyRateIsKept(t *testing.T) {
 		if o.Validate() != nil {
 			return
 		}
-		s := o.Spec()
+		s := o.Spec("")
 		if got := float64(s.Limit) / s.Window.Seconds(); math.Abs(got-o.Rate) > 1e-6+1e-8*o.Rate {
 			t.Fatalf("%v is kept to %v: %+v", o.Rate, got, s)
 		}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -46,6 +47,7 @@ func newSchema() *conf.Schema {
 			"rate":      {What: aRate, Parse: parsePerSecond, Check: checkPerSecond},
 			"cost rate": {What: aRate, Parse: parseCostRate, Check: checkCostRate},
 			"any rate":  {What: aRate, Parse: parseAnyRate},
+			"amount":    {What: "a whole number, a time such as 1s or a size such as 10MB", Parse: parseAmount},
 			"bytes": {What: "a number of bytes such as 65536, 64KiB or 1MiB",
 				Unit: "bytes, such as 65536, 64KiB or 1MiB", Parse: parseBytes},
 		},
@@ -84,12 +86,14 @@ func parseCostRate(text string) (any, error) {
 // parseAnyRate reads a rate as parsePerSecond does, and also a rate that is not a whole number per time, such as a
 // third, as a program writes it.
 func parseAnyRate(text string) (any, error) {
-	r, err := rule.ParseRate(text)
+	perSecond, err := rule.ParseCostRate(text)
 	if f, no := strconv.ParseFloat(text, 64); err != nil && no == nil && f > 0 && f <= rule.MaxRate {
 		return f, nil
 	}
-	return r.PerSecond(), err
+	return perSecond, err
 }
+
+func parseAmount(text string) (any, error) { return rule.ParseAmount(text) }
 
 func checkPerSecond(perSecond float64) error {
 	_, err := rule.ParseRate(strconv.FormatFloat(perSecond, 'f', -1, 64))
@@ -110,9 +114,25 @@ func readRate(v conf.Value, r *rule.Rate) {
 		return
 	}
 	var err error
-	if *r, err = rule.ParseRate(text); err != nil {
+	if *r, err = parseRate(text); err != nil {
 		v.Fail("%s", err)
 	}
+}
+
+// parseRate reads a rate of requests or of a cost.
+func parseRate(text string) (rule.Rate, error) {
+	if rule.UnitOf(text) == hottype.CostRequests {
+		return rule.ParseRate(text)
+	}
+	perSecond, err := rule.ParseCostRate(text)
+	if err != nil {
+		return rule.Rate{}, err
+	}
+	r, ok := rule.ExactRate(perSecond)
+	if !ok {
+		return r, fmt.Errorf("%q is not a whole number of seconds or bytes in any time; write a rounder rate", conf.Cut(text))
+	}
+	return r, nil
 }
 
 func validateRate(v conf.Value, r *rule.Rate) {

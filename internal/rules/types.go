@@ -166,7 +166,8 @@ type Limit struct {
 	// RefundStatus are the statuses of responses that refund the charge of their request, or nil if no status does.
 	RefundStatus *hottype.Statuses
 	// InFlight bounds the number of requests for a key that are in flight, or is nil if it is unbounded. A limit has
-	// either InFlight or a Spec.
+	// either InFlight or a Spec, and by a cost both: then a Limit of 0 in InFlight stands for as many requests as the
+	// burst holds at the mean cost of the key.
 	InFlight *InFlight
 	// Adaptive makes the rate follow the upstream's capacity, or is nil if the rate is fixed. Spec applies while the
 	// capacity is not known.

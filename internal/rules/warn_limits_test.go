@@ -9,7 +9,7 @@ import (
 // clients, are legal and mostly not meant.
 func TestRules_WarnOfLimitsThatDoNotLimit(t *testing.T) {
 	t.Parallel()
-	const above, nobody = "more requests than make a key hot (hot.rate 20/s)", "no ip or class limits its clients"
+	const above, nobody = "more than makes a key hot (hot.rate 20/s)", "no ip or class limits its clients"
 	const ip = "\nip: {fixed: {limit: 50, window: 1s}}"
 	const class = "\nclasses: [{name: bot, match: {header: User-Agent, pattern: bot}, ip: {fixed: {limit: 5, window: 1s}}}]"
 	for text, want := range map[string]string{
@@ -20,6 +20,8 @@ func TestRules_WarnOfLimitsThatDoNotLimit(t *testing.T) {
 		"hot: {rate: 20, min_clients: 5}" + class: "",
 		// A second of time is not one request.
 		"cost: time, hot: {rate: 500ms}, limit: {algorithm: in_flight, limit: 5}": "",
+		"cost: time, hot: {rate: 500ms}, limit: {rate: 500ms}":                    "",
+		"cost: time, hot: {rate: 500ms}, limit: {rate: 600ms}":                    "more than makes a key hot (hot.rate 0.5 s/s)",
 	} {
 		body, rest, _ := strings.Cut(text, "\n")
 		s := mustParse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], "+body+"}]\n"+rest)

@@ -40,10 +40,23 @@ func (e *expensive) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	time.Sleep(took)
 }
 
-// Two limiters before one upstream find the value that keeps its workers busy, and nothing else. Then one request for
-// that value is in flight at a time, over both.
+// Two limiters before one upstream find the value that keeps its workers busy, and nothing else. Then no more requests
+// for that value are in flight than may be, over both, and a limit by cost charges all of their work.
 func TestCost_FindsExpensiveValueAcrossLimiters(t *testing.T) {
 	t.Parallel()
+	t.Run("in flight", func(t *testing.T) {
+		t.Parallel()
+		holdExpensiveValue(t, "{algorithm: in_flight, limit: 1}", 1)
+	})
+	t.Run("charged", func(t *testing.T) {
+		t.Parallel()
+		holdExpensiveValue(t, "{rate: 500ms, burst: 1s}", 2)
+	})
+}
+
+// holdExpensiveValue runs an expensive value beside cheap ones under a limit that lets inFlight requests run at once.
+func holdExpensiveValue(t *testing.T, limit string, inFlight int64) {
+	t.Helper()
 	up := &expensive{workers: make(chan struct{}, 4)}
 	upstream := httptest.NewServer(up)
 	t.Cleanup(upstream.Close)
@@ -57,8 +70,8 @@ rules:
     params: [{name: filter, duplicates: last}]
     cost: time
     hot: {rate: 1s}
-    limit: {algorithm: in_flight, limit: 1}
-`, upstream.URL))
+    limit: %s
+`, upstream.URL, limit))
 	launch(t, "aggregator", "--config", config, "--redis.addr", redis, "--statsd.listen", statsd,
 		"--admin.listen", admin)
 	ready(t, admin)
@@ -102,12 +115,19 @@ rules:
 		})
 	}
 	program.Await(t, time.Minute, "the expensive value to be held", func() bool { return denied.Load() > 50 })
-	program.Await(t, time.Minute, "requests from before to end", func() bool { return up.full.Load() <= 1 })
+	program.Await(t, time.Minute, "requests from before to end", func() bool { return up.full.Load() <= inFlight })
 	up.most.Store(0)
-	before := up.ran.Load()
-	program.Await(t, time.Minute, "ten more requests for it", func() bool { return up.ran.Load() >= before+10 })
-	if n := up.most.Load(); n > 1 {
-		t.Errorf("%d requests for the expensive value at once, over two limiters with a limit of 1", n)
+	before, from := up.ran.Load(), time.Now()
+	program.Await(t, 2*time.Minute, "ten more requests for it", func() bool { return up.ran.Load() >= before+10 })
+	if n := up.most.Load(); n > inFlight {
+		t.Errorf("%d requests for the expensive value at once, over two limiters with a limit of %d", n, inFlight)
+	}
+	if n, took := up.ran.Load()-before, time.Since(from); inFlight > 1 { // each is 400 ms of half a second a second
+		work, most := time.Duration(n)*400*time.Millisecond, time.Second+took/2+time.Duration(inFlight)*400*time.Millisecond
+		t.Logf("%v of work in %v", work, took)
+		if work > most {
+			t.Errorf("%v of work in %v, more than burst, rate and what is in flight: %v", work, took, most)
+		}
 	}
 	_, hot := get(t, "http://"+admin+"/v1/hot")
 	if !strings.Contains(hot, `"key":"report?filter=full"`) || !strings.Contains(hot, `"cost":"time"`) ||

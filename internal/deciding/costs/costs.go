@@ -76,7 +76,7 @@ func (m *Meter) Unknown() uint64 { return m.unknown.Load() }
 
 // CountMean counts n requests whose cost will not be known.
 func (m *Meter) CountMean(second int64, key []byte, rule string, n int64, client hottype.Client) {
-	mean, known := m.meanOf(key, rule)
+	mean, known := m.MeanOf(key, rule)
 	if !known {
 		m.unknown.Add(uint64(n))
 		return
@@ -84,7 +84,8 @@ func (m *Meter) CountMean(second int64, key []byte, rule string, n int64, client
 	m.count(second, key, mean*min(n, maxCost/max(mean, 1)), n, client)
 }
 
-func (m *Meter) meanOf(key []byte, rule string) (mean int64, known bool) {
+// MeanOf returns the mean cost of a key, or of its rule while no request for the key was measured.
+func (m *Meter) MeanOf(key []byte, rule string) (mean int64, known bool) {
 	if mean, known = m.means.meanOf(key); !known {
 		mean, known = m.means.meanOf([]byte(rule))
 	}
@@ -117,6 +118,8 @@ type measured struct {
 	key     []byte
 	rule    *rules.Rule
 	counted int64
+	// charge charges the limit of the key for the whole cost, or is nil if no limit charges it.
+	charge func(now time.Time, cost int64)
 }
 
 // NewWork returns the work on a request for an upstream, whose workers the limiters share.
@@ -131,11 +134,13 @@ func (m *Meter) NewWork(now time.Time, upstream string, limiters int64, client h
 // HasLine reports whether requests for an upstream wait for workers, so that all of them are measured.
 func (m *Meter) HasLine(upstream string) bool { return m.lineOf(upstream) != nil }
 
-// AddKey adds a key under which the cost is counted. With hasMean the mean was counted for this request already.
-func (w *Work) AddKey(key hottype.Key, rule *rules.Rule, hasMean bool) {
-	k := measured{key: []byte(key), rule: rule}
+// AddKey adds a key under which the cost is counted. With hasMean the mean was counted for this request already. The
+// function charge, which may be nil, charges the limit of the key when the cost is known. It is called at most once, and
+// does not wait.
+func (w *Work) AddKey(key hottype.Key, rule *rules.Rule, hasMean bool, charge func(now time.Time, cost int64)) {
+	k := measured{key: []byte(key), rule: rule, charge: charge}
 	if hasMean {
-		k.counted, _ = w.meter.meanOf(k.key, rule.Name)
+		k.counted, _ = w.meter.MeanOf(k.key, rule.Name)
 	}
 	w.keys = append(w.keys, k)
 }
@@ -233,7 +238,7 @@ func (w *Work) End(now time.Time, bytes int64, left bool) {
 // complete counts the rest of the cost of a request under one key. A cost that is not known is the mean, and with
 // atLeastMean no cost is lower.
 func (w *Work) complete(now time.Time, k *measured, cost int64, known, atLeastMean bool) {
-	mean, hasMean := w.meter.meanOf(k.key, k.rule.Name)
+	mean, hasMean := w.meter.MeanOf(k.key, k.rule.Name)
 	switch {
 	case !known && !hasMean:
 		w.meter.unknown.Add(1)
@@ -248,6 +253,9 @@ func (w *Work) complete(now time.Time, k *measured, cost int64, known, atLeastMe
 		w.meter.means.add([]byte(k.rule.Name), cost)
 	}
 	w.countUpTo(now, k, cost)
+	if k.charge != nil {
+		k.charge(now, min(cost, maxCost))
+	}
 }
 
 func (w *Work) countUpTo(now time.Time, k *measured, cost int64) {

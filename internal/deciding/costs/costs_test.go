@@ -32,7 +32,7 @@ func newRule(cost hottype.Cost) *rules.Rule { return &rules.Rule{Name: "report",
 
 func (m *Meter) begin(at time.Time, key string, r *rules.Rule) *Work {
 	w := m.NewWork(at, "default", 1, hottype.Client{})
-	w.AddKey(hottype.Key(key), r, false)
+	w.AddKey(hottype.Key(key), r, false, nil)
 	w.HandlerBegins(at)
 	w.Begin(at)
 	return w
@@ -135,7 +135,7 @@ func TestWork_MeasuresHandlersThatIgnoreBodies(t *testing.T) {
 	t.Parallel()
 	c := counts{}
 	w := NewMeter(c).NewWork(began, "default", 1, hottype.Client{})
-	w.AddKey("a", newRule(hottype.CostTime), false)
+	w.AddKey("a", newRule(hottype.CostTime), false, nil)
 	w.HandlerBegins(began)
 	w.Respond(began.Add(time.Second), nil, false)
 	w.Begin(began.Add(2 * time.Second)) // the body came after the response

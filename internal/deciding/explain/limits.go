@@ -17,7 +17,7 @@ import (
 func (s *State) keyLimits(index *rules.Overrides, r *rules.Rule, key hottype.Key) (*rules.Override, []string) {
 	lim := r.LimitFor(key)
 	o, out := find(index, func(of *rules.Overrides) *rules.Override { return of.Find([]byte(key), s.At) },
-		string(key), ", hot or not")
+		r.Cost, string(key), ", hot or not")
 	text := fmt.Sprintf("rule %s: hot from %s, then", r.Name, r.DescribeHot())
 	if key.Params() == canon.Malformed {
 		text = fmt.Sprintf("rule %s: malformed requests, hot or not:", r.Name)
@@ -26,6 +26,11 @@ func (s *State) keyLimits(index *rules.Overrides, r *rules.Rule, key hottype.Key
 		}
 	} else if r.MinCount() == 0 {
 		return o, append(out, fmt.Sprintf("rule %s: no key is hot, because the rule has no hot", r.Name))
+	}
+	if r.Cost != "" && lim.Set {
+		text += fmt.Sprintf(" %s, %s (%s, %s)", rules.DescribeCostLimit(r.Cost, lim.Spec), inFlightText(lim.InFlight),
+			lim.Scope, lim.Mode)
+		return o, append(out, text)
 	}
 	if f := lim.InFlight; f != nil {
 		text += fmt.Sprintf(" at most %d in flight, leases of %v (%s)", f.Limit, f.Lease, f.Scope)
@@ -47,36 +52,48 @@ func (s *State) keyLimits(index *rules.Overrides, r *rules.Rule, key hottype.Key
 	return o, append(out, text)
 }
 
+// inFlightText describes the bound of requests in flight beside a limit by cost.
+func inFlightText(f *rules.InFlight) string {
+	if f.Limit == 0 {
+		return "as many in flight as the burst holds at the mean cost of the key"
+	}
+	return fmt.Sprintf("at most %d in flight", f.Limit)
+}
+
 // clientOverride returns the override that is in force for a client, or nil, with its text and the text of an override
 // in shadow mode.
 func (s *State) clientOverride(index *rules.Overrides, client hottype.Client, class string) (*rules.Override,
 	[]string) {
 	return find(index, func(of *rules.Overrides) *rules.Override {
 		return cmp.Or(of.FindClient(client.Addr, s.At), of.FindClass(class, s.At))
-	}, "", ", in the place of the windows below")
+	}, "", "", ", in the place of the windows below")
 }
 
 // find returns the override that is in force, its text, and the text of the override in shadow mode that would be in
 // force if it were enforced. in looks an override up.
-func find(index *rules.Overrides, in func(*rules.Overrides) *rules.Override, key, instead string) (o *rules.Override,
-	texts []string) {
+func find(index *rules.Overrides, in func(*rules.Overrides) *rules.Override, cost hottype.Cost, key,
+	instead string) (o *rules.Override, texts []string) {
 	if o = in(index); o != nil {
-		texts = append(texts, overrideText(o, key, instead))
+		texts = append(texts, overrideText(o, cost, key, instead))
 	}
 	if tried := in(index.WithShadow()); tried != nil && tried.InShadow() {
-		texts = append(texts, overrideText(tried, key, instead))
+		texts = append(texts, overrideText(tried, cost, key, instead))
 	}
 	return o, texts
 }
 
 // overrideText describes the effect of an override. It names the override's target if that differs from key.
-func overrideText(o *rules.Override, key, instead string) string {
+func overrideText(o *rules.Override, cost hottype.Cost, key, instead string) string {
 	text := fmt.Sprintf("override %s: %s", idOf(o), o.Action)
 	if of := o.Target().String(); of != key {
 		text += " of " + of
 	}
 	if o.Action == rules.ActionLimit {
-		text += " " + specText(o.Spec()) + instead
+		if cost != "" {
+			text += " " + rules.DescribeCostLimit(cost, o.Spec(cost)) + instead
+		} else {
+			text += " " + specText(o.Spec("")) + instead
+		}
 	}
 	if o.InShadow() {
 		text += ", in shadow mode: only counted"

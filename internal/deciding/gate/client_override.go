@@ -60,12 +60,12 @@ func (c *clientOverride) setReason(v *verdict.Verdict) {
 
 // bindClients makes the limit of an override of clients. It is kept in the store of the windows that it replaces.
 func (st *state) bindClients(o *rules.Override, state *overrideState) *boundLimit {
-	scope, policy := rules.ScopeCluster, rules.FailLocal
+	like := rules.Limit{Scope: rules.ScopeCluster, OnStoreFailure: rules.FailLocal}
 	for _, w := range []*rules.ClientWindow{st.set.IP.Sliding, st.set.IP.Fixed} {
 		if w != nil {
-			scope, policy = w.Scope, w.OnStoreFailure
+			like.Scope, like.OnStoreFailure = w.Scope, w.OnStoreFailure
 		}
 	}
-	b := st.bindOverride(spaceClient, o, state, scope, policy)
+	b := st.bindOverride(spaceClient, o, state, &like, "")
 	return &b
 }

@@ -16,13 +16,36 @@ import (
 // A request that a response cache may answer counts the mean as well, so that its key does not cool because the cache
 // answers. If it goes to the upstream, ChargeKeys measures it, and only the cost beyond the mean counts.
 func (g *Gate) measureCosts(d *decision, v *verdict.Verdict) {
+	if d.req.Cost > 1 {
+		g.warnOfGivenCost(d)
+	}
 	switch isMeasured := v.Allowed && v.Cache == nil && d.releases; {
 	case isMeasured:
 		if w := g.newWork(d); w != nil {
 			v.SetWork(w)
 		}
-	case !d.keysOnly: // else DecideForCache has counted it
-		g.countMeans(d)
+	default:
+		if !d.keysOnly { // else DecideForCache has counted it
+			g.countMeans(d)
+		}
+		if v.Allowed {
+			g.chargeMeans(d)
+		}
+	}
+}
+
+// warnOfGivenCost counts a request whose caller gives it a cost, which rules with a cost of their own ignore, and logs
+// the first one of each rule.
+func (g *Gate) warnOfGivenCost(d *decision) {
+	for _, m := range d.matches {
+		if !d.countsCost(m) {
+			continue
+		}
+		g.stats.ignoredCosts.Add(1)
+		if _, warned := g.warned.LoadOrStore(m.Rule.Name, true); !warned {
+			g.cfg.Log.Warn("gate: the cost that a caller gave a request before its response counts as one request of a rule "+
+				"with a cost", "rule", m.Rule.Name, "counts", m.Rule.Cost, "given", d.req.Cost)
+		}
 	}
 }
 
@@ -32,9 +55,9 @@ func (g *Gate) newWork(d *decision) (w *costs.Work) {
 	if g.costs.HasLine(upstream) || slices.ContainsFunc(d.matches, d.countsCost) {
 		w = g.costs.NewWork(d.now, upstream, g.processCount(), d.client)
 	}
-	for _, m := range d.matches {
+	for i, m := range d.matches {
 		if d.countsCost(m) {
-			w.AddKey(hottype.Key(m.Key), m.Rule, d.keysOnly)
+			w.AddKey(hottype.Key(m.Key), m.Rule, d.keysOnly, g.chargerOf(d, i))
 		}
 	}
 	return w

@@ -39,10 +39,16 @@ func newCostGate(t *testing.T, now time.Time) (*gate.Gate, costs) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hot, counted := new(hotset.Replica), costs{}
+	counted := costs{}
+	return gate.New(gate.Config{Rules: set, Hot: hotFull(now), Counter: counted}), counted
+}
+
+// hotFull returns a hot set with report?filter=full.
+func hotFull(now time.Time) *hotset.Replica {
+	hot := new(hotset.Replica)
 	hot.Replace("test", report.HotSet{Version: 1, At: now, Keys: []hottype.HotKey{
 		{Key: "report?filter=full", Rule: "report", Rate: 2, Since: now, Until: now.Add(time.Hour)}}})
-	return gate.New(gate.Config{Rules: set, Hot: hot, Counter: counted}), counted
+	return hot
 }
 
 // A request that is denied, or decided for a caller that does not measure, counts the mean cost of its key; other rules

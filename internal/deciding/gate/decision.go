@@ -169,7 +169,7 @@ func (d *decision) addCharge(b *boundLimit, key int, shadow bool) *limit.Charge 
 	}
 	d.charged = true
 	c := gr.add(chargeMeta{boundLimit: b, key: key})
-	c.Spec, c.Cost, c.Subject.Space = b.spec, d.cost, b.space
+	c.Spec, c.Cost, c.Subject.Space = b.spec, b.costBefore(d.cost), b.space
 	if gr == &d.watched && (b.shared || b.async) {
 		c.Spec = fallbackSpec(b.spec, d.g.processCount())
 	}
@@ -195,8 +195,11 @@ func (d *decision) chargeKeys() {
 
 func (d *decision) chargeKey(i int, k *requestKey) {
 	h := k.h
-	if h.inFlight != nil && d.releases {
-		d.needSlot(h.inFlight, i)
+	if f := h.inFlight; f != nil && d.releases {
+		if f.Limit == 0 {
+			f = d.g.boundByMean(f, d.matches[i], &h.limit)
+		}
+		d.needSlot(f, i)
 	}
 	if !h.limited {
 		return

@@ -130,8 +130,9 @@ func (g *Gate) hasRoom(ctx context.Context, d *decision, store limit.Store, gr *
 	_, err := store.Take(ctx, d.now, gr.charges, gr.results)
 	room := true
 	for i := range gr.charges {
-		gr.charges[i].Cost = d.cost
-		room = room && gr.results[i].Remaining >= d.cost
+		cost := gr.meta[i].costBefore(d.cost)
+		gr.charges[i].Cost = cost
+		room = room && gr.results[i].Remaining >= cost
 	}
 	return room || err != nil
 }
@@ -171,7 +172,8 @@ func (g *Gate) findGroupDenial(d *decision, gr *chargeGroup) (*denial, *chargeMe
 func (d *decision) denyAgain(v *verdict.Verdict, t *boundLimit, key int, last *denial) bool {
 	now := d.now.UnixNano()
 	d.denyKey(v, t, key, time.Duration(last.until-now))
-	v.Limit, v.Remaining, v.ResetAfter = last.limit, 0, time.Duration(last.reset-now)
+	v.Limit, v.Remaining, v.ResetAfter = t.inUnits(last.limit), 0, time.Duration(last.reset-now)
+	v.Cost = t.cost
 	d.counters.cachedDenials.Add(1)
 	return true
 }

@@ -112,8 +112,8 @@ type Config struct {
 	Async Async
 	// Slots keeps the slots of requests in flight of scope cluster; nil means that this process keeps them.
 	Slots SlotStore
-	// Refunds refunds charges of Shared; nil means that they stay charged.
-	Refunds Refunds
+	// Settlements refunds charges of Shared and charges costs to it; nil means that neither is done.
+	Settlements Settlements
 	// Budget bounds the time for which one decision waits for Shared; 0 means DefaultBudget.
 	Budget time.Duration
 	// Limiters returns the number of processes that share the limits now. When Shared fails, each process enforces its
@@ -149,7 +149,8 @@ type Gate struct {
 	// upstreams holds the upstreams that adaptive limits follow.
 	upstreams adaptive.Upstreams
 	// costs measures requests of rules that count by cost.
-	costs *costs.Meter
+	costs  *costs.Meter
+	warned sync.Map // names of rules of whose ignored costs the log has a line
 
 	mu    sync.Mutex // guards live and index, and building the next state
 	live  rules.LiveOverrides

@@ -211,12 +211,20 @@ func (st *state) applyOverride(h *keyLimit, o *rules.Override, state *overrideSt
 		return
 	}
 	h.limited, h.refund = true, r.Limit.RefundStatus
-	h.limit = st.bindOverride(spaceHot, o, state, r.Limit.Scope, r.Limit.OnStoreFailure)
+	h.limit = st.bindOverride(spaceHot, o, state, &r.Limit, r.Cost)
+	if f := o.InFlight(r); f != nil && !h.limit.shadow {
+		h.inFlight = newInFlight(*f, "hot:", state.id, hottype.ReasonInFlight)
+	}
+	if h.limit.spec.Validate() != nil {
+		h.limited = false // it is far above anything that can be counted
+	}
 }
 
-func (st *state) bindOverride(space string, o *rules.Override, state *overrideState, scope rules.Scope,
-	policy rules.FailurePolicy) boundLimit {
-	b := st.bindLimit(space, state.id, hottype.ReasonOverride, o.Spec(), scope, policy)
+// bindOverride makes the limit of an override, with the scope and the failure policy of another limit, for a cost.
+func (st *state) bindOverride(space string, o *rules.Override, state *overrideState, like *rules.Limit,
+	cost hottype.Cost) boundLimit {
+	b := st.bindLimit(space, state.id, hottype.ReasonOverride, o.Spec(cost), like.Scope, like.OnStoreFailure)
+	b.cost = cost
 	if o.InShadow() {
 		b.space, b.owner = spaceShadow, state
 	}
@@ -276,6 +284,7 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 	}
 	h.rule, h.limited, h.refund = r.Name, true, l.RefundStatus
 	h.limit = st.bindLimit(spaceHot, r.Name, reason, l.Spec, l.Scope, l.OnStoreFailure)
+	h.limit.cost = r.Cost
 	if l.Mode == hottype.ModeShadow || h.action == rules.ActionShadow {
 		h.limit.space, h.limit.shadow = spaceWatched, true
 	}

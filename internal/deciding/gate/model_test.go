@@ -92,7 +92,7 @@ func (m *model) dues(req *hottype.Request, keys []hottype.Key, ruleOf []*rules.R
 		switch action := m.override(key); {
 		case action == rules.ActionLimit:
 			o := m.over[slices.IndexFunc(m.over, func(o rules.Override) bool { return o.Key == string(key) })]
-			d.Spec, d.reason, d.rule, d.shadow = o.Spec(), "override", o.ID, false
+			d.Spec, d.reason, d.rule, d.shadow = o.Spec(""), "override", o.ID, false
 		case action == rules.ActionExempt, !slices.Contains(m.hot, key):
 			continue
 		case action == rules.ActionShadow:
@@ -153,7 +153,7 @@ func (m *model) ask(now time.Time, req *hottype.Request, keys []hottype.Key, rul
 		}
 		denies := m.tried[i].Action == rules.ActionBlock
 		if !denies {
-			c := limit.Charge{Subject: limit.Subject{Space: "shadow", Name: string(key)}, Spec: m.tried[i].Spec(),
+			c := limit.Charge{Subject: limit.Subject{Space: "shadow", Name: string(key)}, Spec: m.tried[i].Spec(""),
 				Cost: max(req.Cost, 1)}
 			denied, _, _ := m.take(now, []due{{Charge: c}})
 			denies = denied != nil

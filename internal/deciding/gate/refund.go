@@ -13,10 +13,13 @@ import (
 // maxRefundAge is the age from which on a charge is not refunded, because most of its tokens are refilled.
 const maxRefundAge = time.Hour
 
-// Refunds refunds charges of the shared store. *redislimits.Refunds implements it.
-type Refunds interface {
-	// Refund refunds a charge that was made at time at by this process's clock. It neither waits nor fails.
+// Settlements refunds charges of the shared store, and charges costs to it, when responses are known. Its methods
+// neither wait nor fail. *redislimits.Settlements implements it.
+type Settlements interface {
+	// Refund refunds a charge that was made at time at by this process's clock.
 	Refund(at time.Time, c limit.Charge)
+	// Charge charges as much of a cost as fits.
+	Charge(c limit.Charge)
 }
 
 // setRefund fills in the charges that the status of the response may refund.
@@ -67,8 +70,8 @@ func (g *Gate) Refund(now time.Time, r *verdict.Refund, status int) {
 		}
 		charge := limit.Charge{Subject: limit.Subject{Space: spaceHot, Name: string(c.Key)}, Spec: spec, Cost: c.Cost}
 		switch {
-		case c.Store == verdict.ChargedShared && g.cfg.Refunds != nil:
-			g.cfg.Refunds.Refund(r.At, charge)
+		case c.Store == verdict.ChargedShared && g.cfg.Settlements != nil:
+			g.cfg.Settlements.Refund(r.At, charge)
 		case c.Store == verdict.ChargedFallback:
 			charge.Spec = fallbackSpec(spec, g.processCount())
 			fallthrough
@@ -81,12 +84,12 @@ func (g *Gate) Refund(now time.Time, r *verdict.Refund, status int) {
 
 // specOf returns the limit of a key while the key is hot, or the limit of its override.
 func (st *state) specOf(now time.Time, key hottype.Key) (limit.Spec, bool) {
-	if o := st.overrides.Find([]byte(key), now); o != nil && o.Action == rules.ActionLimit {
-		return o.Spec(), true
-	}
 	r := st.set.RuleFor(key.Resource())
 	if r == nil {
 		return limit.Spec{}, false
+	}
+	if o := st.overrides.Find([]byte(key), now); o != nil && o.Action == rules.ActionLimit {
+		return o.Spec(r.Cost), true
 	}
 	l := r.LimitFor(key)
 	return l.Spec, l.Set

@@ -14,6 +14,8 @@ import (
 // refunds refunds to a shared store in memory.
 type refunds struct{ to *limit.Memory }
 
+func (r refunds) Charge(limit.Charge) {}
+
 func (r refunds) Refund(at time.Time, c limit.Charge) { r.to.RefundAt(at, []limit.Charge{c}) }
 
 const refundRules = `
@@ -28,7 +30,7 @@ rules:
 func TestRefundByStatus(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(healthy)
-	b := build(t, refundRules, gate.Config{Shared: store, Refunds: refunds{store.Memory}, Budget: time.Hour})
+	b := build(t, refundRules, gate.Config{Shared: store, Settlements: refunds{store.Memory}, Budget: time.Hour})
 	b.hot("shared?id=1", "local?id=1", "plain?id=1")
 	b.SetOverrides([]rules.Override{{ID: "o", Key: "shared?id=9", Action: rules.ActionLimit, Rate: 1, Burst: 5}})
 	ask := func(target string) verdict.Verdict {
@@ -93,7 +95,7 @@ func TestRefundOfAShare(t *testing.T) {
 	b := build(
 		t,
 		refundRules,
-		gate.Config{Shared: store, Refunds: refunds{store.Memory}, Limiters: func() int { return 5 },
+		gate.Config{Shared: store, Settlements: refunds{store.Memory}, Limiters: func() int { return 5 },
 			Budget: time.Hour},
 	)
 	b.hot("shared?id=1")
@@ -114,7 +116,7 @@ func TestRefundOfAShare(t *testing.T) {
 func TestRefundByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(healthy)
-	cfg := gate.Config{Shared: store, Refunds: refunds{store.Memory}, Budget: time.Hour}
+	cfg := gate.Config{Shared: store, Settlements: refunds{store.Memory}, Budget: time.Hour}
 	one, other := build(t, refundRules, cfg), build(t, refundRules, cfg)
 	list := []rules.Override{{ID: "o", Key: "shared?id=9", Action: rules.ActionLimit, Rate: 1, Burst: 5},
 		{ID: "gone", Key: "plain?id=9", Action: rules.ActionLimit, Rate: 1, Burst: 5}}

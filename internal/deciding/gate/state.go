@@ -68,9 +68,10 @@ type boundLimit struct {
 	reason hottype.Reason
 	window time.Duration // Verdict.Window
 	policy rules.FailurePolicy
-	shared bool // kept by the shared store
-	async  bool // kept by the store that exchanges sums
-	waits  bool // an allowed request may have to be delayed
+	shared bool         // kept by the shared store
+	async  bool         // kept by the store that exchanges sums
+	waits  bool         // an allowed request may have to be delayed
+	cost   hottype.Cost // of a limit that is charged when the cost of a request is known, or ""
 
 	of    *rules.Rule        // whose requests a window of a client counts, or nil if it counts all
 	field *rules.ClientField // names whom a window counts, or nil if the address does

@@ -32,6 +32,11 @@ type Stats struct {
 	CachedDenials uint64 `metric:"hotparam_gate_cached_denials_total" help:"Requests denied without a call to the store, because its last denial is still in force."`
 	// UnknownCosts counts requests of rules that count by cost before any request of the rule was measured.
 	UnknownCosts uint64 `metric:"hotparam_gate_unknown_costs_total" help:"Requests not counted because no request of their rule, which counts by cost, was measured before."`
+	// CostsForgiven counts the costs that were not charged as a whole by limits in memory. The shared store counts its
+	// own.
+	CostsForgiven uint64 `metric:"hotparam_gate_costs_forgiven_total" help:"Requests whose cost was not charged as a whole, because their limit was as far in debt as it may be."`
+	// IgnoredCosts counts the costs that callers gave to requests of rules with a cost of their own.
+	IgnoredCosts uint64 `metric:"hotparam_gate_ignored_costs_total" help:"Requests of rules with a cost for which the caller gave another cost, which was ignored."`
 	LocalErrors  uint64 `metric:"hotparam_gate_local_errors_total" help:"Failures of the limits in memory; always 0."`
 	// Refunded is the cost that was refunded because of the status of the response. The shared store counts its refunds
 	// too.
@@ -53,7 +58,8 @@ type stats struct {
 	allowedBy, deniedBy ruleCounts
 	next                atomic.Uint32
 	localErrors         atomic.Uint64
-	refunded            atomic.Uint64
+	refunded, forgiven  atomic.Uint64
+	ignoredCosts        atomic.Uint64
 	panics              atomic.Uint64
 }
 
@@ -141,8 +147,9 @@ func (s *shard) countVerdict(v *verdict.Verdict) {
 // Stats reads the counters. Each is exact, but they are not read at the same instant.
 func (g *Gate) Stats() Stats {
 	out := Stats{LocalErrors: g.stats.localErrors.Load(), UnknownCosts: g.costs.Unknown(),
-		Refunded: g.stats.refunded.Load(),
-		Panics:   g.stats.panics.Load(), WouldDenyBy: g.stats.wouldDenyBy.all(),
+		Refunded: g.stats.refunded.Load(), CostsForgiven: g.stats.forgiven.Load(),
+		IgnoredCosts: g.stats.ignoredCosts.Load(),
+		Panics:       g.stats.panics.Load(), WouldDenyBy: g.stats.wouldDenyBy.all(),
 		AllowedBy: g.stats.allowedBy.all(), DeniedBy: g.stats.deniedBy.all()}
 	for i := range g.stats.shards {
 		g.stats.shards[i].addTo(&out)

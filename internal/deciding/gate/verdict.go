@@ -51,6 +51,9 @@ func (d *decision) denyGroup(v *verdict.Verdict, gr *chargeGroup) {
 	m, r := &gr.meta[first], &gr.results[first]
 	d.denyKey(v, m.boundLimit, m.key, retry)
 	v.Limit, v.ResetAfter = r.Limit, r.ResetAfter
+	if m.cost != "" {
+		v.Cost, v.Limit, v.Remaining = m.cost, m.inUnits(r.Limit), m.inUnits(r.Remaining)
+	}
 	d.storeDenials(gr)
 	if d.hasFair {
 		d.recordDenied(gr)
@@ -90,11 +93,12 @@ func (d *decision) reportLimits(v *verdict.Verdict) {
 
 // reportLimit fills in the numbers of a limit, if it has less left than the limits reported so far.
 func (d *decision) reportLimit(v *verdict.Verdict, t *boundLimit, r *limit.Result) {
-	if d.reported && r.Remaining >= v.Remaining {
+	remaining := t.inUnits(r.Remaining)
+	if d.reported && remaining >= v.Remaining {
 		return
 	}
-	d.reported = true
-	v.Limit, v.Remaining, v.ResetAfter, v.Window = r.Limit, r.Remaining, r.ResetAfter, t.window
+	d.reported, v.Cost = true, t.cost
+	v.Limit, v.Remaining, v.ResetAfter, v.Window = t.inUnits(r.Limit), remaining, r.ResetAfter, t.window
 	if v.Reason != hottype.ReasonStore { // then the rule is the rule of the limit that was not judged
 		v.Rule = t.rule
 	}

@@ -116,7 +116,7 @@ func (l *list) reportRule(r *rules.Rule, shared bool) {
 // ruleBurst reports a bucket that is so deep that the limit begins long after the key is hot.
 func (l *list) ruleBurst(name string, r *rules.Rule) {
 	s := r.Limit.Spec
-	if !limitcore.Spec(s).Refills() || s.Window <= 0 || s.Limit <= 0 {
+	if r.Cost != "" || !limitcore.Spec(s).Refills() || s.Window <= 0 || s.Limit <= 0 {
 		return
 	}
 	perSecond := float64(s.Limit) / s.Window.Seconds()

@@ -80,7 +80,7 @@ func groups() []group {
 		of[rediscontrol.Stats]("redis", "limiter-sidecar, aggregator"),
 		of[redisclient.Stats]("redis_server", "limiter-sidecar, aggregator"),
 		of[redislimits.Stats]("redis_limits", "limiter-sidecar"),
-		of[redislimits.RefundsStats]("redis_limits, refunds", "limiter-sidecar"),
+		of[redislimits.SettlementsStats]("redis_limits, settlements", "limiter-sidecar"),
 		of[hotset.Stats]("hotset", "limiter-sidecar, aggregator, serve"),
 		of[tally.Stats]("tally", "limiter-sidecar, collector, serve"),
 		of[statsd.SenderStats]("statsd", "limiter-sidecar, collector"),

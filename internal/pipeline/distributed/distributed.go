@@ -60,11 +60,11 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 	}
 	reports := p.Feed.Reporter(p.Report)
 	limits := redislimits.New(s.Store)
-	refunds := limits.Refunds()
+	settlements := limits.Settlements()
 	p.Windows = limits.Windows()
 	c.Gate.Shared, c.Gate.Async, c.Gate.Limiters = limits, p.Windows, reports.Live
-	c.Gate.Slots, c.Gate.Refunds = limits, refunds
-	p.Add(lifecycle.Buffers, "refunds", refunds.Run)
+	c.Gate.Slots, c.Gate.Settlements = limits, settlements
+	p.Add(lifecycle.Buffers, "settlements", settlements.Run)
 	p.Wire(c, s.Sink)
 	p.KeepSecrets(p.Feed)
 	p.Add(lifecycle.Buffers, "windows", p.Windows.Run)
@@ -88,7 +88,7 @@ func New(c pipeline.Config, s Shared) *Pipeline {
 		return SendCommand(ctx, p.Feed, limits, p.Gate.Rules(), c)
 	}
 	p.AddStats(func() any { return p.Feed.Stats() }, func() any { return limits.Stats() },
-		func() any { return p.Windows.Stats() }, func() any { return refunds.Stats() })
+		func() any { return p.Windows.Stats() }, func() any { return settlements.Stats() })
 	return p
 }
 

@@ -13,7 +13,7 @@ import (
 const shardCount = 16
 
 // maxUndos bounds the number of undos in the background at a time. An undo is the refund of what a request has charged
-// when another shard then denies or fails. Refunds by the status of a response are bounded by maxWaitingRefunds.
+// when another shard then denies or fails. Refunds by the status of a response are bounded by maxSettlements.
 const maxUndos = 256
 
 // A script accesses the keys of one hash slot only, so on a cluster subjects are distributed over shards, each a hash
@@ -127,7 +127,7 @@ func (l *Limiter) undoPart(ctx context.Context, p *part, failed bool) {
 	charges := slices.Clone(p.charges) // the caller may use its memory again
 	l.shards[p.shard].batcher.calls.Go(func() {
 		defer func() { <-l.undoSlots }()
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTimeout)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		defer cancel()
 		err := l.shards[p.shard].refundAll(within, undoItems(p.at, charges), make([]limit.Result, len(charges)))
 		if err != nil {

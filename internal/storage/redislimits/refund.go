@@ -5,108 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/wait"
 )
-
-const (
-	// refundEvery is the time for which refunds are collected.
-	refundEvery = 10 * time.Millisecond
-	// refundTimeout is the longest time that a call in the background may take, for waiting refunds or for an undo.
-	refundTimeout = time.Second
-	// refundSlack is added to the age of charges, because they were made by the clock of Redis, which is known except
-	// for the time of two calls. Too great an age refunds less.
-	refundSlack = 20 * time.Millisecond
-	// maxWaitingRefunds is the maximum number of refunds that wait while Redis does not answer.
-	maxWaitingRefunds = 1 << 14
-)
-
-// Refunds refunds charges of requests that do not count after all, because of the status of their responses, many in
-// one call. Any number of goroutines may use it, but only one may call Run. The undo of charges after a denial or a
-// failure of another shard does not pass through it (see Limiter.undoPart).
-type Refunds struct {
-	store *Limiter
-
-	mu      sync.Mutex
-	waiting []waitingRefund // guarded by mu
-	signal  chan struct{}   // holds a value after the first waiting refund
-
-	refunded, lost atomic.Uint64
-}
-
-// waitingRefund is a charge to refund, and the time at which it was made, by the clock of this process.
-type waitingRefund struct {
-	charge limit.Charge
-	at     time.Time
-}
-
-// RefundsStats counts charges to refund, by their cost.
-type RefundsStats struct {
-	Refunded uint64 `metric:"hotparam_redis_limits_refunded_total" help:"Cost refunded to limits in Redis because of the status of a response."`
-	Lost     uint64 `metric:"hotparam_redis_limits_refunded_lost_total" help:"Refunds that failed because Redis did not answer or the limit has changed; the cost stays charged."`
-}
-
-// Refunds returns a part that refunds charges that others have made to this limiter.
-func (l *Limiter) Refunds() *Refunds { return &Refunds{store: l, signal: make(chan struct{}, 1)} }
-
-// Refund refunds a charge that was made at time at by the clock of this process. It neither waits nor fails. Cost that
-// the bucket has regained is not refunded twice.
-func (r *Refunds) Refund(at time.Time, c limit.Charge) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.waiting) >= maxWaitingRefunds {
-		r.lost.Add(uint64(max(0, c.Cost)))
-		return
-	}
-	if r.waiting = append(r.waiting, waitingRefund{c, at}); len(r.waiting) == 1 {
-		wait.Signal(r.signal)
-	}
-}
-
-// Run refunds until ctx ends and no refund waits. It returns nil.
-func (r *Refunds) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		select {
-		case <-r.signal:
-			wait.For(ctx, refundEvery)
-		case <-ctx.Done():
-		}
-		r.flush(ctx)
-	}
-	return nil
-}
-
-// flush makes the waiting refunds, in one round trip, also if ctx ends meanwhile.
-func (r *Refunds) flush(ctx context.Context) {
-	r.mu.Lock()
-	waiting := r.waiting
-	r.waiting = nil
-	r.mu.Unlock()
-	if len(waiting) == 0 {
-		return
-	}
-	now, cost := r.store.now(), int64(0)
-	refunds := make([]refundItem, len(waiting))
-	for i, w := range waiting {
-		// The clock of the server is not known here, so it gets the age.
-		age := max(0, now.Sub(w.at)) + refundSlack
-		refunds[i] = refundItem{charge: w.charge, when: -age.Microseconds()}
-		cost += w.charge.Cost
-	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTimeout)
-	defer cancel()
-	refunded := r.store.refundAcrossShards(within, refunds)
-	r.refunded.Add(uint64(refunded))
-	r.lost.Add(uint64(cost - refunded))
-}
-
-func (r *Refunds) Stats() RefundsStats { return RefundsStats{r.refunded.Load(), r.lost.Load()} }
 
 // refundItem is a charge to refund, as lua/limit_refund.lua reads it.
 type refundItem struct {

@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t testing.TB) Fixture) {
 		"WarmUp":     testWarmUp,
 		"Reserve":    testReserve,
 		"Isolation":  testIsolation,
+		"LateCosts":  testLateCosts,
 	}
 	for name, law := range laws {
 		t.Run(name, func(t *testing.T) {

@@ -215,16 +215,21 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	spec, err := triedSpec(r)
+	rule := s.cfg.Rules().RuleFor(key.Resource())
+	var cost hottype.Cost
+	if rule != nil {
+		cost = rule.Cost
+	}
+	spec, err := triedSpec(r, cost)
 	if err != nil {
 		return err
 	}
 	now := s.cfg.Now()
 	s.mu.Lock()
 	list := s.seconds.secondsOf(key, now.Add(-whatIfSpan), now)
-	if s.seconds.costs[key] != "" {
+	if counted := s.seconds.costs[key]; counted != "" {
 		for i := range list {
-			list[i].Rate = past.Unknown // it is not of requests, which a limit counts
+			list[i].SetMean(cost, float64(list[i].Rate))
 		}
 	}
 	s.mu.Unlock()
@@ -233,9 +238,8 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("admin: a limit of %d in %v, burst %d cannot be tried: %w", spec.Limit, spec.Window,
 			spec.Burst, err)
 	}
-	a.Key, a.Rate, a.Burst = key, float64(spec.Limit)/spec.Window.Seconds(), spec.Burst
+	a.Key, a.Rate, a.Burst = key, float64(spec.Limit)/spec.Window.Seconds()/float64(cost.Unit()), spec.Capacity()
 	set, o := s.cfg.Rules(), s.lastOverrides(now).Index.Find([]byte(key), now)
-	rule := set.RuleFor(key.Resource())
 	a.InForce = s.adaptiveBounds().effectiveLimit(rule, o, key)
 	if set.LimitsClients() {
 		a.NotTried = append(a.NotTried, "limits of ip")
@@ -246,17 +250,17 @@ func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 	return web.WriteJSON(w, http.StatusOK, a)
 }
 
-func triedSpec(r *http.Request) (limit.Spec, error) {
+func triedSpec(r *http.Request, cost hottype.Cost) (limit.Spec, error) {
 	rate, err := strconv.ParseFloat(r.URL.Query().Get("rate"), 64)
 	if err != nil || !(rate > 0) {
 		return limit.Spec{}, web.BadField("rate", "rate is "+web.Quoted(r.URL.Query().Get("rate")),
-			"give requests a second, above 0")
+			"give requests a second, or units of the rule's cost, above 0")
 	}
 	burst, err := web.QueryInt(r, "burst", 0, math.MaxInt32)
 	if err != nil {
 		return limit.Spec{}, err
 	}
-	spec := rules.Override{Action: rules.ActionLimit, Rate: rate, Burst: int64(burst)}.Spec()
+	spec := rules.Override{Action: rules.ActionLimit, Rate: rate, Burst: int64(burst)}.Spec(cost)
 	if err := spec.Validate(); err != nil {
 		return limit.Spec{}, web.BadField("rate", err.Error(), "give another rate or burst")
 	}

@@ -110,7 +110,7 @@ func (s *Service) describeKey(r *http.Request, key hottype.Key, now time.Time) (
 		a.Allowed, a.Denied, a.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Denied), web.Rounded(sp.Served)
 	}
 	a.Senders = s.sendersOf(key, now)
-	a.Limits = slices.Concat(overrideLimits(o, key), s.adaptiveBounds().ruleLimits(rule, o, key, a.Hot),
+	a.Limits = slices.Concat(overrideLimits(rule, o, key), s.adaptiveBounds().ruleLimits(rule, o, key, a.Hot),
 		ruleWindowLimits(rule, o), ipLimits(set.IP, o))
 	a.Warnings = changes.KeyWarnings(set, key)
 	if trouble := s.Trouble(); trouble != "" {
@@ -128,14 +128,14 @@ func viewRule(r *rules.Rule) *ruleView {
 		Threshold: float64(r.Threshold()) / float64(r.Cost.Unit())}
 }
 
-func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {
+func overrideLimits(rule *rules.Rule, o *rules.Override, key hottype.Key) []appliedLimit {
 	if o == nil {
 		return nil
 	}
 	l := appliedLimit{Source: "override", Applies: true}
 	switch o.Action {
 	case rules.ActionLimit:
-		l.Limit = viewSpec(o.Spec(), hottype.ModeEnforce, "")
+		l.Limit = viewOverride(rule, o)
 		l.Why = "an override sets its own limit, hot or not"
 	case rules.ActionBlock:
 		l.Why = "an override blocks the key"
@@ -162,7 +162,7 @@ func (b adaptiveBounds) ruleLimits(rule *rules.Rule, o *rules.Override, key hott
 		return nil
 	}
 	held := rule.LimitFor(key)
-	l := appliedLimit{Source: "rule", Limit: b.viewLimit(held)}
+	l := appliedLimit{Source: "rule", Limit: b.viewLimit(held, rule.Cost)}
 	l.Applies = hot && l.Limit != nil
 	malformed := key.Params() == canon.Malformed
 	switch {

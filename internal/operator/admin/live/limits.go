@@ -55,7 +55,7 @@ func (s *Service) limitsOf(o rules.Override, now time.Time) (held, ruled *limitV
 	if rule == nil || strings.Contains(resource, "*") {
 		return nil, nil
 	}
-	ruled = bounds.viewLimit(rule.Limit)
+	ruled = bounds.viewLimit(rule.Limit, rule.Cost)
 	return bounds.limitWithOverride(current.ActiveOn(o), ruled), ruled
 }
 

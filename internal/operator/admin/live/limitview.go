@@ -47,13 +47,15 @@ type HotKey struct {
 	Override *changes.View `json:"override"`
 }
 
-// limitView is a limit as the API shows it. Burst is the burst of a token bucket. Limit in WindowMS is the rate that is
+// limitView is a limit as the API shows it. Burst is the burst of a token bucket. A limit by cost has Limit and Burst in
+// microseconds, bytes or thousandths. Limit in WindowMS is the rate that is
 // in force now, even for an adaptive limit. Both are 0 for a limit of requests in flight.
 type limitView struct {
 	Algorithm limit.Algorithm `json:"algorithm"`
 	Limit     int64           `json:"limit"`
 	WindowMS  float64         `json:"window_ms"`
 	Burst     int64           `json:"burst,omitempty"`
+	Cost      hottype.Cost    `json:"cost,omitempty"` // "" counts requests
 	// Adaptive is true if the rate follows the capacity of an upstream.
 	Adaptive bool `json:"adaptive,omitempty"`
 	// InFlight is the number of requests that may be in flight at a time, for an adaptive limit of all its hot keys
@@ -98,8 +100,25 @@ func specText(s limit.Spec) string {
 	return fmt.Sprintf("%d in %ss", s.Limit, formatRate(s.Window.Seconds())) + limitcore.Spec(s).Options()
 }
 
+// viewCostLimit returns a limit by cost.
+func viewCostLimit(cost hottype.Cost, s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
+	v := viewSpec(s, mode, scope)
+	v.Cost, v.Burst, v.Text = cost, s.Capacity(), rules.DescribeCostLimit(cost, s)
+	if mode == hottype.ModeShadow {
+		v.Text += " (shadow)"
+	}
+	return v
+}
+
 // viewLimit returns the limit of a rule as it is in force now, or nil if the rule only detects.
-func (b adaptiveBounds) viewLimit(l rules.Limit) *limitView {
+func (b adaptiveBounds) viewLimit(l rules.Limit, cost hottype.Cost) *limitView {
+	if l.Set && cost != "" {
+		v := viewCostLimit(cost, l.Spec, l.Mode, l.Scope)
+		if v.InFlight = l.InFlight.Limit; v.InFlight > 0 {
+			v.Text += fmt.Sprintf(", %d in flight", v.InFlight)
+		}
+		return v
+	}
 	if l.InFlight != nil {
 		return &limitView{Algorithm: rule.AlgorithmInFlight, InFlight: l.InFlight.Limit, Mode: hottype.ModeEnforce,
 			Scope: l.InFlight.Scope, Text: fmt.Sprintf("%d in flight", l.InFlight.Limit)}
@@ -145,7 +164,7 @@ func viewWindow(w *rules.ClientWindow) *limitView {
 // if the key has no limit.
 func (b adaptiveBounds) effectiveLimit(rule *rules.Rule, o *rules.Override, key hottype.Key) *limitView {
 	if o != nil && o.Action == rules.ActionLimit {
-		return viewSpec(o.Spec(), hottype.ModeEnforce, "")
+		return viewOverride(rule, o)
 	}
 	if o != nil && o.Action == rules.ActionExempt {
 		return nil
@@ -160,7 +179,15 @@ func (b adaptiveBounds) effectiveLimit(rule *rules.Rule, o *rules.Override, key 
 	if o != nil && o.Action == rules.ActionShadow {
 		l.Mode = hottype.ModeShadow
 	}
-	return b.viewLimit(l)
+	return b.viewLimit(l, rule.Cost)
+}
+
+// viewOverride returns the limit of an override with ActionLimit for keys of a rule, which may be nil.
+func viewOverride(rule *rules.Rule, o *rules.Override) *limitView {
+	if rule != nil && rule.Cost != "" {
+		return viewCostLimit(rule.Cost, o.Spec(rule.Cost), hottype.ModeEnforce, "")
+	}
+	return viewSpec(o.Spec(""), hottype.ModeEnforce, "")
 }
 
 // limitSource returns the source of a limit that is shown.

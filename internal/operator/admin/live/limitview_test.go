@@ -27,11 +27,11 @@ ip:
 		"10/s, burst 2, wait 300ms (shadow)",
 		"10/s, warm-up 9s, wait 1s",
 	} {
-		if got := (adaptiveBounds{}).viewLimit(set.Rules[i].Limit).Text; got != want {
+		if got := (adaptiveBounds{}).viewLimit(set.Rules[i].Limit, "").Text; got != want {
 			t.Errorf("rule %s: %q, want %q", set.Rules[i].Name, got, want)
 		}
 	}
-	if v := (adaptiveBounds{}).viewLimit(set.Rules[3].Limit); v != nil {
+	if v := (adaptiveBounds{}).viewLimit(set.Rules[3].Limit, ""); v != nil {
 		t.Errorf("a rule that only detects: %+v", v)
 	}
 	for w, want := range map[*rules.ClientWindow]string{set.IP.Fixed: "50 in 1s, block 10s",

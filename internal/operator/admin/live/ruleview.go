@@ -64,7 +64,7 @@ func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 	list := make([]Rule, len(set.Rules))
 	for i, r := range set.Rules {
 		list[i] = Rule{Name: r.Name, Match: matchText(r), Params: paramNames(r), Hot: r.DescribeHot(),
-			Limit: bounds.viewLimit(r.Limit), PerClient: viewPerClient(r.PerClient), Values: len(r.Values),
+			Limit: bounds.viewLimit(r.Limit, r.Cost), PerClient: viewPerClient(r.PerClient), Values: len(r.Values),
 			Cache: r.Cache != nil, HotKeys: hot[r.Name]}
 	}
 	for _, n := range s.ruleNotes() {
@@ -93,7 +93,7 @@ func viewClients(class string, fixed, sliding *rules.ClientWindow, inFlight *rul
 		c.Sliding = viewWindow(sliding)
 	}
 	if inFlight != nil {
-		c.InFlight = adaptiveBounds{}.viewLimit(rules.Limit{InFlight: inFlight})
+		c.InFlight = adaptiveBounds{}.viewLimit(rules.Limit{InFlight: inFlight}, "")
 	}
 	return c
 }

@@ -211,7 +211,7 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 		if rule != nil {
 			v.Threshold = thresholdOf(rule, &h)
 			if o != nil {
-				v.RuleLimit = bounds.viewLimit(rule.LimitFor(h.Key))
+				v.RuleLimit = bounds.viewLimit(rule.LimitFor(h.Key), rule.Cost)
 			}
 		}
 		if sp, ok := speeds[h.Key]; ok {

@@ -208,7 +208,7 @@ func (d *DryKey) evaluateMinutes(ctx context.Context, list []history.KeyMinute, 
 func (p keyPolicy) limitSpec() (limit.Spec, bool) {
 	switch p.override.Action {
 	case rules.ActionLimit:
-		return p.override.Spec(), true
+		return p.override.Spec(p.rule.Cost), true
 	case "", rules.ActionCache:
 		return p.limit.Spec, p.limit.Set && p.limit.Spec.Limit > 0 && p.limit.Mode != hottype.ModeShadow
 	}
@@ -247,6 +247,9 @@ func secondsOf(k *history.KeyMinute) []Second {
 	for i := range list {
 		list[i] = Second{At: uint32(k.Minute.Unix()) + uint32(i), Rate: float32(rate), Allowed: Unknown,
 			Denied: Unknown}
+		if !k.Cost.IsRequests() {
+			list[i].Mean = int64(k.Rate * float64(k.Cost.Unit()) / rate)
+		}
 	}
 	return list
 }

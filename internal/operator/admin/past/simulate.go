@@ -14,6 +14,16 @@ import (
 type Second struct {
 	At                           uint32 // unix seconds; 0: no second
 	Rate, Allowed, Denied, Limit float32
+	// Mean is the mean cost of a request, in counts of the limit that is tried; 0 stands for 1.
+	Mean int64
+}
+
+// SetMean sets the mean cost of the requests from a rate of their cost, in units a second.
+func (s *Second) SetMean(cost hottype.Cost, rate float64) {
+	s.Rate = Unknown
+	if n := s.requestCount(); n > 0 && rate > 0 {
+		s.Mean = int64(rate * float64(cost.Unit()) / n)
+	}
 }
 
 // requestCount returns the number of requests for the key in the second, as far as it is known. The decisions of
@@ -74,12 +84,14 @@ func Simulate(ctx context.Context, spec limit.Spec, list []Second, slices int) (
 			}
 			came += float64(n)
 			now := time.Unix(one.At, int64(slice)*int64(time.Second)/int64(slices))
-			passed, _, err := limit.TakeUpTo(ctx, store, now,
-				limit.Charge{Subject: limit.Subject{Name: "tried"}, Spec: spec, Cost: n})
+			mean := max(1, list[i].Mean)
+			taken, _, err := limit.TakeUpTo(ctx, store, now,
+				limit.Charge{Subject: limit.Subject{Name: "tried"}, Spec: spec, Cost: n * mean})
 			if err != nil {
 				return nil, err
 			}
-			one.Allowed, one.Denied = one.Allowed+float64(passed), one.Denied+float64(n-passed)
+			passed := float64(taken) / float64(mean)
+			one.Allowed, one.Denied = one.Allowed+passed, one.Denied+float64(n)-passed
 		}
 		a.Requests, a.Denied = a.Requests+one.Allowed+one.Denied, a.Denied+one.Denied
 		if d := float64(list[i].Denied); !math.IsNaN(d) {

@@ -1,6 +1,7 @@
 package redislimits
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestRefunds_NeverExceedExactRefund(t *testing.T) {
 			t.Parallel()
 			l := open(t, addrs...)
 			began := now()
-			clock, r, trial := setClock(l.rdb, began), l.Refunds(), 0
+			clock, r, trial := setClock(l.rdb, began), l.Settlements(), 0
 			at := began
 			l.now = func() time.Time { return at }
 			rapid.Check(t, func(rt *rapid.T) {
@@ -122,16 +123,16 @@ func TestRefundAt_ReturnsRemaining(t *testing.T) {
 // Refunds that Redis does not take are bounded and counted.
 func TestRefundsAreBounded(t *testing.T) {
 	t.Parallel()
-	r := open(t, "127.0.0.1:1").Refunds()
-	for range maxWaitingRefunds + 5 {
+	r := open(t, "127.0.0.1:1").Settlements()
+	for range maxSettlements + 5 {
 		r.Refund(now(), hotCharge(10, 1))
 	}
-	if s := r.Stats(); s.Lost != 5 || len(r.waiting) != maxWaitingRefunds {
-		t.Errorf("%+v, %d wait", s, len(r.waiting))
+	if s := r.Stats(); s.Lost != 5 || len(r.refunds) != maxSettlements {
+		t.Errorf("%+v, %d wait", s, len(r.refunds))
 	}
 	r.flush(t.Context())
-	if s := r.Stats(); s.Lost != maxWaitingRefunds+5 || s.Refunded != 0 || len(r.waiting) != 0 {
-		t.Errorf("%+v, %d wait", s, len(r.waiting))
+	if s := r.Stats(); s.Lost != maxSettlements+5 || s.Refunded != 0 || len(r.refunds) != 0 {
+		t.Errorf("%+v, %d wait", s, len(r.refunds))
 	}
 }
 
@@ -140,8 +141,8 @@ func TestRefundsAreBounded(t *testing.T) {
 func TestRefundsAreCounted(t *testing.T) {
 	t.Parallel()
 	l := open(t, redistest.Start(t).Addr())
-	r, results := l.Refunds(), make([]limit.Result, 1)
-	var want RefundsStats
+	r, results := l.Settlements(), make([]limit.Result, 1)
+	var want SettlementsStats
 	for i, name := range []string{"kept", "changed", "never charged", "changed too", "kept too"} {
 		c := limit.Charge{Subject: limit.Subject{Space: "hot", Name: name}, Cost: 1 << i,
 			Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Hour, Burst: 100}}
@@ -178,5 +179,45 @@ func TestRefundAt_ReturnsServerError(t *testing.T) {
 	server.Stop()
 	if err := l.RefundAt(t.Context(), at, charges, results); err == nil {
 		t.Error("no server, and all are refunded")
+	}
+}
+
+// Costs for one limit are charged together, as far as they fit; requests whose costs are forgiven or lost are counted.
+func TestSettlements_ChargeCosts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	l := open(t, server.Addr())
+	s := l.Settlements()
+	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 130}
+	charge := func(name string, cost int64) {
+		s.Charge(limit.Charge{Subject: limit.Subject{Space: "hot", Name: name}, Spec: spec, Cost: cost})
+	}
+	for range 3 {
+		charge("a", 40)
+		charge("b", 50)
+	}
+	if len(s.charges) != 2 {
+		t.Errorf("%d charges wait for two limits", len(s.charges))
+	}
+	s.flush(t.Context())
+	for name, want := range map[string]int64{"a": 10, "b": 0} {
+		var r [1]limit.Result
+		if _, err := l.Take(t.Context(), now(), []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: name},
+			Spec: spec}}, r[:]); err != nil || r[0].Remaining != want {
+			t.Errorf("%s: %+v, %v, want %d left", name, r[0], err, want)
+		}
+	}
+	server.Stop()
+	charge("a", 1)
+	charge("a", 1)
+	s.flush(t.Context())
+	if got := s.Stats(); got.Forgiven != 3 || got.CostsLost != 2 || len(s.charges) != 0 {
+		t.Errorf("%+v", got)
+	}
+	for i := range maxSettlements + 3 {
+		charge(strconv.Itoa(i), 1)
+	}
+	if got := s.Stats(); got.CostsLost != 5 || len(s.charges) != maxSettlements {
+		t.Errorf("%+v, %d wait", got, len(s.charges))
 	}
 }
