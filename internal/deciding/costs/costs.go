@@ -12,7 +12,6 @@ package costs
 import (
 	"cmp"
 	"hash/maphash"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,6 +110,7 @@ type Work struct {
 	place     *place    // nil before the upstream has the whole request
 	answered  bool
 	ended     bool
+	given     Given
 }
 
 // measured is a key under which the cost is counted.
@@ -124,7 +124,7 @@ type measured struct {
 
 // NewWork returns the work on a request for an upstream, whose workers the limiters share.
 func (m *Meter) NewWork(now time.Time, upstream string, limiters int64, client hottype.Client) *Work {
-	w := &Work{meter: m, line: m.lineOf(upstream), client: client}
+	w := &Work{meter: m, line: m.lineOf(upstream), client: client, given: NothingGiven}
 	if w.line != nil {
 		w.line.setWorkers(now, float64(w.line.shared.Load())/float64(max(limiters, 1)))
 	}
@@ -203,12 +203,18 @@ func (w *Work) Respond(now time.Time, header map[string][]string, left bool) {
 	case !w.handledAt.IsZero() && !left: // the handler did not read the body to its end
 		worked, known = now.Sub(w.handledAt), true
 	}
+	if w.given.Time >= 0 {
+		worked, known = w.given.Time, true
+	}
 	for i := range w.keys {
 		switch k := &w.keys[i]; {
 		case k.rule.Cost == hottype.CostTime:
 			w.complete(now, k, worked.Microseconds(), known, left)
 		case k.rule.Cost.ResponseField() != "":
 			n, known := costIn(header, k.rule.Cost.ResponseField())
+			if w.given.Cost >= 0 {
+				n, known = thousandths(w.given.Cost), true
+			}
 			w.complete(now, k, n, known, left)
 		}
 	}
@@ -228,6 +234,9 @@ func (w *Work) End(now time.Time, bytes int64, left bool) {
 		return
 	}
 	w.ended = true
+	if w.given.Bytes >= 0 {
+		bytes = w.given.Bytes
+	}
 	for i := range w.keys {
 		if k := &w.keys[i]; k.rule.Cost == hottype.CostBytes {
 			w.complete(now, k, bytes, bytes >= 0, false)
@@ -267,18 +276,4 @@ func (w *Work) countUpTo(now time.Time, k *measured, cost int64) {
 		k.counted += more
 		w.meter.count(now.Unix(), k.key, more, first, w.client)
 	}
-}
-
-// costIn reads the cost in a field of a response, in thousandths. The field has one line with a number that is not
-// negative.
-func costIn(header map[string][]string, field string) (cost int64, ok bool) {
-	lines := header[field]
-	if len(lines) != 1 {
-		return 0, false
-	}
-	f, err := strconv.ParseFloat(lines[0], 64)
-	if err != nil || !(f >= 0 && f <= maxCost/1000) {
-		return 0, false
-	}
-	return int64(f*1000 + 0.5), true
 }

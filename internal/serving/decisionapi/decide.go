@@ -185,9 +185,6 @@ func (d *Decider) decideCheck(r *http.Request, k *scratch, i int, b []byte) []by
 	}
 	httplimit.IdentifyText(&k.req, c.ip)
 	v := d.gate.Begin(r.Context(), time.Now(), &k.req, c.holds)
-	if w := v.Reports.Work(); w != nil { // the caller does not report its cost
-		w.End(time.Now(), -1, false)
-	}
 	httplimit.Quote(&v.Verdict)
 	d.checks.Add(1)
 	if !v.Allowed {
@@ -205,8 +202,8 @@ func writeJSON(w http.ResponseWriter, body []byte) {
 }
 
 // appendVerdict appends the verdict on one check. "mode" is "shadow" if a limit in shadow mode would have denied, or
-// was the only limit. "hot" is present only if a key is hot, "release" only if the request holds a slot or may get a
-// refund, "wait_ms" only if the caller has to hold the request back before it goes on, "set_cookie" only if the caller
+// was the only limit. "hot" is present only if a key is hot, "release" only if the request holds a slot, may get a
+// refund, or is measured, "wait_ms" only if the caller has to hold the request back before it goes on, "set_cookie" only if the caller
 // has to send that field with the denial. tls is true if the client uses TLS.
 func (d *Decider) appendVerdict(b []byte, v *verdict.Verdict, tls bool) []byte {
 	mode := v.Mode
@@ -231,7 +228,7 @@ func (d *Decider) appendVerdict(b []byte, v *verdict.Verdict, tls bool) []byte {
 	if v.Upstream != "" {
 		b = httplimit.AppendJSONString(append(b, `,"upstream":`...), v.Upstream)
 	}
-	if v.Lease != nil || v.Reports.Refund() != nil {
+	if v.Lease != nil || v.Reports != nil {
 		b = httplimit.AppendJSONString(append(b, `,"release":`...), d.releases.writeToken(v))
 	}
 	if v.Wait > 0 {

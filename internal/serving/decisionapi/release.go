@@ -17,8 +17,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
+
+// maxGiven is the greatest cost that a release may have: more than 30 years of milliseconds, and a petabyte.
+const maxGiven = 1e12
 
 // maxReleaseBytes is the length of the longest body of a release. A token with as many slots as a request has keys
 // would be longer than any that was issued.
@@ -41,6 +45,7 @@ type releases struct {
 	issuer uint64
 	number atomic.Uint64
 	used   usedNumbers
+	works  heldWorks
 }
 
 // newReleases returns a signer with a random key, which no other process has, until SetSecrets.
@@ -68,8 +73,13 @@ func signText(key, text []byte) []byte {
 	return h.Sum(nil)
 }
 
+// writeToken returns the token of an allowed request. The work on the request is measured until the release.
 func (r *releases) writeToken(v *verdict.Verdict) string {
-	text, err := json.Marshal(releaseToken{v.Lease, v.Reports.Refund(), r.issuer, r.number.Add(1)})
+	number := r.number.Add(1)
+	if w := v.Reports.Work(); w != nil {
+		r.works.hold(number, w, v.Lease)
+	}
+	text, err := json.Marshal(releaseToken{v.Lease, v.Reports.Refund(), r.issuer, number})
 	if err != nil {
 		panic(fmt.Sprintf("decisionapi: a lease is no JSON: %v", err)) // it has strings, numbers and booleans only
 	}
@@ -142,18 +152,20 @@ func (u *usedNumbers) recordUse(issuer, number uint64) bool {
 
 // Release answers POST /v1/release {"release":"…"} with {"released":true}, or false if the token was used before or its
 // lease is over. If the call has the "status" of the response, the limits of the request's keys get the refund that
-// their refund_status selects.
+// their refund_status selects. For rules with a cost the request has cost the time since the decision, or "ms" of the
+// upstream's time, "bytes" of the response, and "cost" in its field, at the limiter that decided.
 func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
 	var question struct {
-		Release string
-		Status  int
+		Release         string
+		Status          int
+		MS, Bytes, Cost *float64
 	}
 	var body bytes.Buffer
 	if !d.readBody(w, r, &body, maxReleaseBytes) {
 		return
 	}
 	if err := json.Unmarshal(body.Bytes(), &question); err != nil {
-		d.rejectCall(w, http.StatusBadRequest, `Want {"release":"TOKEN","status":200}; status may be absent.`)
+		d.rejectCall(w, http.StatusBadRequest, `Want {"release":"TOKEN","status":200}; status, and the costs ms, bytes and cost, may be absent.`)
 		return
 	}
 	t, err := d.releases.readToken(question.Release)
@@ -165,6 +177,24 @@ func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
 	if question.Status != 0 && (question.Status < 200 || question.Status > 599) {
 		d.rejectCall(w, http.StatusBadRequest, `Field "status" must be the status of a response, 200 to 599.`)
 		return
+	}
+	given := costs.NothingGiven
+	for name, cost := range map[string]*float64{"ms": question.MS, "bytes": question.Bytes, "cost": question.Cost} {
+		switch {
+		case cost == nil:
+		case !(*cost >= 0 && *cost <= maxGiven):
+			d.rejectCall(w, http.StatusBadRequest, fmt.Sprintf(`Field %q must be a number from 0 to %g.`, name, float64(maxGiven)))
+			return
+		case name == "ms":
+			given.Time = time.Duration(*cost * float64(time.Millisecond))
+		case name == "bytes":
+			given.Bytes = int64(*cost)
+		default:
+			given.Cost = *cost
+		}
+	}
+	if t.Issuer == d.releases.issuer {
+		d.releases.works.end(t.Number, given)
 	}
 	first := false
 	if t.Lease != nil {

@@ -7,9 +7,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -202,3 +206,89 @@ func TestUsedNumbers_FindRepeatedUses(t *testing.T) {
 		}
 	}
 }
+
+// A check with in_flight is measured until its release: by its caller's numbers, or by the time since the decision. It
+// counts once, and the mean if nothing is known.
+func TestRelease_HasCosts(t *testing.T) {
+	t.Parallel()
+	for cost, c := range map[string]struct {
+		release string
+		want    int64 // counts; -1: the time since the decision
+	}{
+		"time": {`"ms":812.5`, 812_500}, "bytes": {`"bytes":5000`, 5000}, "response.X-Cost": {`"cost":2.5,"ms":3`, 2500},
+		"time ": {`"status":200`, -1},
+	} {
+		cost = strings.TrimSpace(cost)
+		set, err := rules.Parse("f.yaml", []byte(`rules: [{name: report, match: {path: /report}, params: [{name: filter, `+
+			`duplicates: last}], cost: `+cost+`, hot: {share: 0.5, min_rate: `+
+			map[string]string{"time": "1s", "bytes": "1MB"}[cost]+map[string]string{"response.X-Cost": "1"}[cost]+`}}]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := &countedCosts{}
+		d := Decide(gate.New(gate.Config{Rules: set, Counter: counted}))
+		post := func(h http.HandlerFunc, body string) (int, string) {
+			w := httptest.NewRecorder()
+			h(w, httptest.NewRequest(http.MethodPost, "/v1/x", strings.NewReader(body)))
+			return w.Code, strings.TrimSpace(w.Body.String())
+		}
+		var v struct{ Release string }
+		_, text := post(d.ServeHTTP, `{"uri":"/report?filter=full","ip":"192.0.2.1","in_flight":true}`)
+		if err := json.Unmarshal([]byte(text), &v); err != nil || v.Release == "" || counted.cost != 0 {
+			t.Fatalf("%s: %s, %v, %d counted", cost, text, err, counted.cost)
+		}
+		for name, bad := range map[string]string{"ms": "-1", "bytes": "1e99", "cost": "-0.1"} {
+			if code, text := post(d.Release, `{"release":"`+v.Release+`","`+name+`":`+bad+`}`); code != http.StatusBadRequest ||
+				!strings.Contains(text, name) {
+				t.Errorf("%s %s: %d %s", name, bad, code, text)
+			}
+		}
+		for range 2 {
+			post(d.Release, `{"release":"`+v.Release+`",`+c.release+`}`)
+		}
+		switch got := counted.cost; {
+		case c.want >= 0 && got != c.want, c.want < 0 && (got <= 0 || got > 60_000_000):
+			t.Errorf("%s: %d counted, want %d", cost, got, c.want)
+		}
+		first := counted.cost
+		if post(d.ServeHTTP, `{"uri":"/report?filter=full","ip":"192.0.2.1"}`); counted.cost != 2*first {
+			t.Errorf("%s: %d counted for a caller that releases nothing, want the mean beside %d", cost, counted.cost, first)
+		}
+	}
+}
+
+// Requests that are never released end with their leases, and are bounded.
+func TestHeldWorks_End(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h heldWorks
+		m := costs.NewMeter(nil)
+		work := func() *costs.Work { return m.NewWork(time.Now(), "default", 1, hottype.Client{}) }
+		for i := range uint64(maxHeldWorks + 5) {
+			h.hold(i, work(), nil)
+		}
+		if len(h.by) != maxHeldWorks {
+			t.Errorf("%d are held", len(h.by))
+		}
+		h.end(7, costs.NothingGiven)
+		h.end(7, costs.NothingGiven)
+		h.hold(1<<40, work(), &verdict.Lease{Slots: []verdict.Slot{{TTL: time.Second}}})
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		if h.by[1<<40] != nil || len(h.by) != maxHeldWorks-1 {
+			t.Errorf("%d are held, one after its lease: %v", len(h.by), h.by[1<<40])
+		}
+		time.Sleep(holdWork)
+		synctest.Wait()
+		if len(h.by) != 0 {
+			t.Errorf("%d are held for ever", len(h.by))
+		}
+	})
+}
+
+// countedCosts adds up costs.
+type countedCosts struct{ cost int64 }
+
+func (c *countedCosts) AddFrom([]byte, int64, int64, hottype.Client) {}
+
+func (c *countedCosts) AddCost(_ []byte, _, cost, _ int64, _ hottype.Client) { c.cost += cost }

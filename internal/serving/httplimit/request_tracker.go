@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/wait"
 )
@@ -61,6 +62,15 @@ func (u *RequestTracker) OutlivesClient() bool { return u != nil && u.release !=
 func (u *RequestTracker) SetHeader(h http.Header) {
 	if u != nil && u.cost != nil {
 		u.cost.header = h
+	}
+}
+
+// SetCost gives the cost of the request for rules whose cost is a field of the response, in place of that field.
+func (u *RequestTracker) SetCost(cost float64) {
+	if u != nil && u.cost != nil {
+		given := costs.NothingGiven
+		given.Cost = cost
+		u.cost.work.Give(given)
 	}
 }
 

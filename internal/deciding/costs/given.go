@@ -1,0 +1,40 @@
+package costs
+
+import (
+	"strconv"
+	"time"
+)
+
+// Given has the costs of a request that its caller knows. A cost that is not given is -1.
+type Given struct {
+	Time  time.Duration // for which the upstream worked on the request
+	Bytes int64         // of the body of the response
+	Cost  float64       // in the field of the response
+}
+
+// NothingGiven is the Given of a caller that knows no cost.
+var NothingGiven = Given{-1, -1, -1}
+
+// Give gives costs that the caller knows, before the response is reported. They take the place of what is measured.
+func (w *Work) Give(g Given) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.given = g
+}
+
+// costIn reads the cost in a field of a response, in thousandths. The field has one line with a number that is not
+// negative.
+func costIn(header map[string][]string, field string) (cost int64, ok bool) {
+	lines := header[field]
+	if len(lines) != 1 {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(lines[0], 64)
+	if err != nil || !(f >= 0 && f <= maxCost/1000) {
+		return 0, false
+	}
+	return thousandths(f), true
+}
+
+// thousandths converts a cost that is not negative to thousandths, at most maxCost.
+func thousandths(f float64) int64 { return int64(min(f, maxCost/1000)*1000 + 0.5) }
