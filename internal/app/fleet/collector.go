@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/app/program"
 	"github.com/hotparam/pipeline/internal/counting/arrival"
 	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/admin/live"
@@ -34,6 +35,7 @@ type collector struct {
 	out       *sink
 	history   *sink // nil: no history by StatsD
 	tally     *tally.Tally
+	costs     *costs.Meter // of lines of logs
 	listeners *program.Listeners
 	listener  *statsd.Listener // nil: no StatsD
 	mirror    *mirror.Handler
@@ -117,6 +119,7 @@ func (c *collector) buildParts(ctx context.Context) error {
 	sums := program.TallyConfig(cfg.Tally, c.log)
 	sums.Sink = out
 	c.tally = tally.New(sums)
+	c.costs = costs.NewMeter(c.tally)
 	if len(cfg.In.Listen) > 0 {
 		if c.listener, err = newListener(cfg.In, cfg.Names, c.addCounts, &c.stood, c.log); err != nil {
 			return err

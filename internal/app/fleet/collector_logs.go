@@ -10,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/counting/tail"
+	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -27,7 +28,6 @@ type accessLog struct {
 	proxies            *rules.Set        // whose trusted proxies parser knows
 	fields             string            // the #Fields line of a log whose form is not known yet
 	malformed, skipped atomic.Uint64
-	unmeasured         atomic.Uint64 // requests of rules that count by cost
 }
 
 func (c *collector) openLogs(ctx context.Context) error {
@@ -69,8 +69,8 @@ func (c *collector) accessStats() (out metrics.AccessLogStats) {
 		out.Rejected += t.Rejected
 		out.Malformed += l.malformed.Load()
 		out.Skipped += l.skipped.Load()
-		out.Unmeasured += l.unmeasured.Load()
 	}
+	out.UnknownCosts = c.costs.Unknown()
 	return out
 }
 
@@ -94,8 +94,8 @@ func (l *accessLog) Run(ctx context.Context) error {
 		matches := set.Match(&e.Request, &scratch)
 		for i := range matches {
 			l.collector.recordUse(set, &matches[i], e.Second, e.Request.Target)
-			if matches[i].Rule.Cost != "" {
-				l.unmeasured.Add(1)
+			if r := matches[i].Rule; r.Cost != "" {
+				l.collector.costs.CountGiven(e.Second, matches[i].Key, r, costs.Given(e.Costs), client)
 				continue
 			}
 			l.collector.tally.AddFrom(matches[i].Key, e.Second, 1, client)

@@ -43,7 +43,7 @@ const (
 	// empty ones are in all formats.
 	Events Format = "events"
 	// JSONL is one object a line with "t" (unix seconds or RFC 3339), "client", "method", "target" and, if known,
-	// "host", "user_agent", "referer" and "status".
+	// "host", "user_agent", "referer", "status", and the costs "ms" of the upstream, "bytes" and "cost".
 	JSONL Format = "jsonl"
 )
 
@@ -59,6 +59,7 @@ type Entry struct {
 	// successful Parse.
 	Request hottype.Request
 	Status  int // of the response, or 0 if it is not in the line
+	Costs   Costs
 
 	header Header
 }
@@ -149,6 +150,35 @@ type event struct {
 	UserAgent string          `json:"user_agent,omitempty"`
 	Referer   string          `json:"referer,omitempty"`
 	Status    int             `json:"status,omitempty"`
+	MS        *float64        `json:"ms,omitempty"`
+	Bytes     *int64          `json:"bytes,omitempty"`
+	Cost      *float64        `json:"cost,omitempty"`
+}
+
+func (ev *event) setCosts(c Costs) {
+	if c.Time >= 0 {
+		ev.MS = new(float64(c.Time) / 1e6)
+	}
+	if c.Bytes >= 0 {
+		ev.Bytes = &c.Bytes
+	}
+	if c.Cost >= 0 {
+		ev.Cost = &c.Cost
+	}
+}
+
+func (ev *event) costs() Costs {
+	c := NoCosts
+	if ev.MS != nil && *ev.MS >= 0 && *ev.MS < 1e12 {
+		c.Time = time.Duration(math.Round(*ev.MS * 1e6))
+	}
+	if ev.Bytes != nil && *ev.Bytes >= 0 {
+		c.Bytes = *ev.Bytes
+	}
+	if ev.Cost != nil && *ev.Cost >= 0 {
+		c.Cost = *ev.Cost
+	}
+	return c
 }
 
 // AppendJSONL appends the line of an entry, with its line end. Parse can parse it; bytes that are not UTF-8 become
@@ -160,6 +190,7 @@ func AppendJSONL(line []byte, e *Entry) []byte {
 	if r.Header != nil {
 		ev.UserAgent, ev.Referer = r.Header.Get("User-Agent"), r.Header.Get("Referer")
 	}
+	ev.setCosts(e.Costs)
 	text, err := json.Marshal(&ev)
 	if err != nil { // a time that is not a number
 		return line
@@ -188,7 +219,7 @@ func parseJSON(line string, e *Entry) error {
 	}
 	e.Request.Host = ev.Host
 	e.header = Header{UserAgent: ev.UserAgent, Referer: ev.Referer}
-	e.Status = ev.Status
+	e.Status, e.Costs = ev.Status, ev.costs()
 	return e.setRequest(ev.Client, ev.Method, ev.Target)
 }
 

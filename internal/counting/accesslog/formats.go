@@ -24,13 +24,17 @@ var forms = []form{
 	{name: JSONL, parse: func(_ *Parser, line string, e *Entry) error { return parseJSON(line, e) }},
 	{name: Denials, parse: func(_ *Parser, line string, e *Entry) error { return parseDenial(line, e) }},
 	{name: JSON, parse: (*Parser).parseObject},
-	{name: Istio, layout: `[$time_iso8601] "$request" $status $_ $_ $_ "$_" $_ $_ $_ $_ "$http_x_forwarded_for" ` +
+	{name: Istio, layout: `[$time_iso8601] "$request" $status $_ $_ $_ "$_" $_ $bytes_sent $duration_ms $upstream_ms ` +
+		`"$http_x_forwarded_for" ` +
 		`"$http_user_agent" "$_" "$host" "$_" $_ $_ $_ $client_port $_ $_`},
-	{name: Envoy, layout: `[$time_iso8601] "$request" $status $_ $_ $_ $_ $_ "$http_x_forwarded_for" ` +
+	{name: Envoy, layout: `[$time_iso8601] "$request" $status $_ $_ $bytes_sent $duration_ms $upstream_ms ` +
+		`"$http_x_forwarded_for" ` +
 		`"$http_user_agent" "$_" "$host" "$_"`},
-	{name: HAProxy, layout: `$client_port [$time_local] $_ $_ $_ $status $_ "$request"`},
-	{name: ALB, layout: `$_ $time_iso8601 $_ $client_port $_ $_ $_ $_ $status $_ $_ $_ "$request" "$http_user_agent"`},
-	{name: ELB, layout: `$time_iso8601 $_ $client_port $_ $_ $_ $_ $status $_ $_ $_ "$request" "$http_user_agent"`},
+	{name: HAProxy, layout: `$client_port [$time_local] $_ $_ $timers $status $bytes_sent $_ "$request"`},
+	{name: ALB, layout: `$_ $time_iso8601 $_ $client_port $_ $_ $upstream_response_time $_ $status $_ $_ $bytes_sent ` +
+		`"$request" "$http_user_agent"`},
+	{name: ELB, layout: `$time_iso8601 $_ $client_port $_ $_ $upstream_response_time $_ $status $_ $_ $bytes_sent ` +
+		`"$request" "$http_user_agent"`},
 	{name: CloudFront, bare: true, parse: func(p *Parser, line string, e *Entry) error {
 		return p.parseW3C(line, "\t", e)
 	}},
@@ -149,7 +153,7 @@ func (p *Parser) setCustom(text string) error {
 // writes before a line. It returns ErrSkip for lines without a request, and an *Error for broken ones. After an error e
 // must not be used.
 func (p *Parser) Parse(line string, e *Entry) error {
-	*e = Entry{}
+	*e = Entry{Costs: NoCosts}
 	e.Request.Header = &e.header
 	if isBlank(line) {
 		return ErrSkip

@@ -20,12 +20,21 @@ const (
 	roleHost
 	roleAgent
 	roleReferer
+	roleUpstream
+	roleUpstreamMS
+	roleUpstreamNS
+	roleSeconds
+	roleMS
+	roleNS
+	roleDuration
+	roleBytes
+	roleCost
 	roles
 )
 
 var roleNames = [roles]string{
 	"time", "client", "forwarded", "request", "method", "target", "path", "query", "status", "host", "user_agent",
-	"referer",
+	"referer", "upstream_seconds", "upstream_ms", "upstream_ns", "seconds", "ms", "ns", "duration", "bytes", "cost",
 }
 
 // known holds the names of fields in the logs of nginx, Caddy, Traefik, Envoy, Google Cloud, ECS and others, the most
@@ -64,6 +73,16 @@ var known = [roles][]string{
 		"request.headers.user-agent", "req.headers.user-agent", "agent", "ua"},
 	roleReferer: {"referer", "http_referer", "referrer", "http_referrer", "request_Referer", "request.headers.Referer",
 		"http.request.referrer", "httpRequest.referer", "ClientRequestReferer"},
+	roleUpstream:   {"upstream_header_time", "upstream_response_time"},
+	roleUpstreamMS: {"upstream_service_time", "x_envoy_upstream_service_time", "latencies.proxy"},
+	roleUpstreamNS: {"OriginDuration"},
+	roleSeconds:    {"request_time", "httpRequest.latency"},
+	roleMS:         {"ms", "duration_ms", "latency_ms", "response_time_ms", "latencies.request"},
+	roleNS:         {"Duration", "event.duration"},
+	roleDuration:   {"duration", "request_duration"},
+	roleBytes: {"bytes", "body_bytes_sent", "bytes_sent", "size", "DownstreamContentSize", "response_size",
+		"httpRequest.responseSize", "http.response.body.bytes", "response.size", "bytes_out"},
+	roleCost: {"cost", "upstream_http_x_cost", "sent_http_x_cost"},
 }
 
 // nameFields is the remedy for fields with unknown names.
@@ -107,7 +126,8 @@ func (p *Parser) parseObject(line string, e *Entry) error {
 // parts returns the parts of a line by their role.
 func (r *raw) parts() [roles]*string {
 	return [roles]*string{&r.time, &r.client, &r.forwarded, &r.request, &r.method, &r.target, &r.path, &r.query,
-		&r.status, &r.host, &r.agent, &r.referer}
+		&r.status, &r.host, &r.agent, &r.referer, &r.costs.upstream, &r.costs.upstreamMS, &r.costs.upstreamNS,
+		&r.costs.seconds, &r.costs.ms, &r.costs.ns, &r.costs.duration, &r.costs.bytes, &r.costs.field}
 }
 
 // keep returns s, which has no escapes.

@@ -13,6 +13,8 @@ import (
 type raw struct {
 	time, request, method, target, path, query, status, host, agent, referer string
 	origin
+	costs  rawCosts
+	timers string // of HAProxy
 }
 
 // variables maps the variables of nginx to the parts of a line. If a line has several of one part, the first counts.
@@ -31,6 +33,18 @@ var variables = map[string]func(*raw) *string{
 	"host": func(r *raw) *string { return &r.host }, "http_host": func(r *raw) *string { return &r.host },
 	"http_user_agent": func(r *raw) *string { return &r.agent },
 	"http_referer":    func(r *raw) *string { return &r.referer },
+	// Costs. The time until the response begins, if a line has it, is nearer to the work of the upstream.
+	"upstream_header_time":   func(r *raw) *string { return &r.costs.upstream },
+	"upstream_response_time": func(r *raw) *string { return &r.costs.upstream },
+	"request_time":           func(r *raw) *string { return &r.costs.seconds },
+	"body_bytes_sent":        func(r *raw) *string { return &r.costs.bytes },
+	"bytes_sent":             func(r *raw) *string { return &r.costs.bytes },
+	"upstream_http_x_cost":   func(r *raw) *string { return &r.costs.field },
+	"sent_http_x_cost":       func(r *raw) *string { return &r.costs.field },
+	// Values that nginx does not have.
+	"upstream_ms": func(r *raw) *string { return &r.costs.upstreamMS },
+	"duration_ms": func(r *raw) *string { return &r.costs.ms },
+	"timers":      func(r *raw) *string { return &r.timers },
 }
 
 type piece struct {
@@ -155,6 +169,8 @@ func (p *Parser) fill(e *Entry, r *raw, decode func(string) string) error {
 	if e.Status > 999 {
 		e.Status = 0
 	}
+	r.costs.setTimers(r.timers)
+	e.Costs = r.costs.costs(e.Status)
 	e.header = Header{UserAgent: emptyIfDash(decode(r.agent)), Referer: emptyIfDash(decode(r.referer))}
 	return p.setClient(e, &r.origin)
 }

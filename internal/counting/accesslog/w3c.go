@@ -18,6 +18,7 @@ var columns = map[string]int{
 	"c-ip": roleClient, "cs-method": roleMethod, "cs-uri-stem": rolePath, "cs-uri-query": roleQuery,
 	"sc-status": roleStatus, "cs(User-Agent)": roleAgent, "cs(Referer)": roleReferer, "cs(Referrer)": roleReferer,
 	"x-host-header": roleHost, "cs-host": roleHost, "cs(Host)": roleHost,
+	"sc-bytes": roleBytes, "time-taken": roleMS,
 }
 
 // parseW3C parses a line of a W3C extended log, whose fields are separated by sep. A column that Custom names replaces
@@ -57,6 +58,9 @@ func (p *Parser) parseW3C(line, sep string, e *Entry) error {
 	}
 	if emptyIfDash(r.host) == "" {
 		r.host = edge
+	}
+	if sep == "\t" { // CloudFront writes time-taken in seconds
+		r.costs.seconds, r.costs.ms = r.costs.ms, ""
 	}
 	if r.time == "" {
 		r.time = day + " " + clock

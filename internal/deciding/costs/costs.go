@@ -83,6 +83,19 @@ func (m *Meter) CountMean(second int64, key []byte, rule string, n int64, client
 	m.count(second, key, mean*min(n, maxCost/max(mean, 1)), n, client)
 }
 
+// CountGiven counts a request of a client whose costs are given, or the mean if the cost of the rule is not among them.
+func (m *Meter) CountGiven(second int64, key []byte, rule *rules.Rule, g Given, client hottype.Client) {
+	cost, known := g.CostBy(rule.Cost)
+	if !known {
+		m.CountMean(second, key, rule.Name, 1, client)
+		return
+	}
+	cost = min(cost, maxCost)
+	m.means.add(key, cost)
+	m.means.add([]byte(rule.Name), cost)
+	m.count(second, key, cost, 1, client)
+}
+
 // MeanOf returns the mean cost of a key, or of its rule while no request for the key was measured.
 func (m *Meter) MeanOf(key []byte, rule string) (mean int64, known bool) {
 	if mean, known = m.means.meanOf(key); !known {

@@ -3,6 +3,8 @@ package costs
 import (
 	"strconv"
 	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // Given has the costs of a request that its caller knows. A cost that is not given is -1.
@@ -14,6 +16,17 @@ type Given struct {
 
 // NothingGiven is the Given of a caller that knows no cost.
 var NothingGiven = Given{-1, -1, -1}
+
+// CostBy returns the cost of a request by a cost of a rule, if it is given.
+func (g *Given) CostBy(c hottype.Cost) (cost int64, known bool) {
+	switch {
+	case c == hottype.CostTime:
+		return g.Time.Microseconds(), g.Time >= 0
+	case c == hottype.CostBytes:
+		return g.Bytes, g.Bytes >= 0
+	}
+	return thousandths(g.Cost), g.Cost >= 0
+}
 
 // Give gives costs that the caller knows, before the response is reported. They take the place of what is measured.
 func (w *Work) Give(g Given) {

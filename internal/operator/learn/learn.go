@@ -146,8 +146,8 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 	p.survey = newSurvey(paths, max(50, p.Read.Requests/200))
 	_, err := l.read(ctx, func(s *replay.Seen) {
 		p.clients[s.Request.Client].add(s)
-		if target, _ := s.Request.SplitTarget(); isInformative(s) && !isAsset(target) && usual(s) {
-			p.survey.add(s)
+		if target, _ := s.Request.SplitTarget(); isInformative(s) && !isAsset(target) {
+			p.survey.add(s, usual(s))
 		}
 	})
 	if err != nil {

@@ -264,3 +264,49 @@ func TestLearn_FindsViralValuesOfRealLogs(t *testing.T) {
 		t.Error(file)
 	}
 }
+
+// A value that is few and takes much of the upstream's time is named, whoever asks for it; a log without times names
+// none, and neither does a log of which all values take as long.
+func TestLearn_NamesExpensiveValues(t *testing.T) {
+	t.Parallel()
+	page := func(times string, took func(value int) float64) string {
+		var log bytes.Buffer
+		rnd := rand.New(rand.NewPCG(1, 1))
+		for i := range 6000 {
+			value := rnd.IntN(400)
+			if i%50 == 0 {
+				value = 1000
+			}
+			fmt.Fprintf(&log, `{"t":%d.%03d,"client":"10.0.%d.%d","method":"GET","target":"/report?filter=v%d","status":200`,
+				1_700_000_000+i/10, i%10*100, i%60, i%7, value)
+			if times != "" {
+				fmt.Fprintf(&log, `,"%s":%g`, times, took(value))
+			}
+			log.WriteString("}\n")
+		}
+		p, err := learn.Learn(t.Context(), learn.Config{}, sources(log.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		if err := errors.Join(p.WriteYAML(&text), p.Write(&text)); err != nil {
+			t.Fatal(err)
+		}
+		return text.String()
+	}
+	expensive := func(value int) float64 {
+		if value == 1000 {
+			return 800
+		}
+		return 11
+	}
+	const want = "filter=v1000 of /report is 2.0 % of the requests and takes 60 % of the time (800ms each, others 11ms)"
+	if got := page("ms", expensive); !strings.Contains(got, want) || strings.Count(got, "Expensive:") > 2 {
+		t.Errorf("no %q in\n%s", want, got)
+	}
+	for _, got := range []string{page("", expensive), page("ms", func(int) float64 { return 11 })} {
+		if strings.Contains(got, "Expensive") {
+			t.Errorf("nothing is expensive in\n%s", got)
+		}
+	}
+}

@@ -18,6 +18,7 @@ type tracked struct {
 	segment  int    // of the path, or -1 for a query parameter
 	requests int64  // requests with the parameter
 	values   *values
+	spending spending
 	role     role
 	why      string
 }
@@ -35,6 +36,8 @@ type survey struct {
 	hashes []uint64 // of the values of one request, or 0 if a parameter is absent
 	// requests is the number of requests for pages by clients other than machines.
 	requests int64
+	// spent is the time of all requests whose lines have a time.
+	spent spent
 }
 
 // maxPaired is the number of parameters of a path, the most frequent ones, that are also counted in pairs.
@@ -72,8 +75,19 @@ func newSurvey(p *paths, leastRequests int64) *survey {
 	return s
 }
 
-func (s *survey) add(seen *replay.Seen) {
-	s.requests++
+// add adds a request. The request of a client that is not usual shows only how long values take.
+func (s *survey) add(seen *replay.Seen, usual bool) {
+	took := seen.Costs.Time
+	switch {
+	case took >= 0:
+		s.spent.time += took
+		s.spent.requests++
+	case !usual:
+		return
+	}
+	if usual {
+		s.requests++
+	}
 	target, query := seen.Request.SplitTarget()
 	segments, ok := segmentsOf(target)
 	if !ok {
@@ -87,7 +101,12 @@ func (s *survey) add(seen *replay.Seen) {
 	client := clientsketch.Hash(seen.Request.Client)
 	note := func(i int, value string) {
 		if s.hashes[i] == 0 { // of several values the first counts
-			pl.params[i].values.add(value, client, seen.At)
+			if usual {
+				pl.params[i].values.add(value, client, seen.At)
+			}
+			if took >= 0 {
+				pl.params[i].spending.add(value, took)
+			}
 			s.hashes[i] = hash(value) | 1
 		}
 	}
@@ -102,6 +121,9 @@ func (s *survey) add(seen *replay.Seen) {
 				note(i, value)
 			}
 		}
+	}
+	if !usual {
+		return
 	}
 	for i := range min(maxPaired, len(pl.params)) {
 		for j := range i {

@@ -67,7 +67,7 @@ func (p *Proposal) listCaveats() (all []string) {
 			"and there are no windows per client. Log the client's address or X-Forwarded-For, name public "+
 			"proxies in --ip.trusted_proxies, and learn again.")
 	}
-	all = append(all, p.describeUniqueKeys()...)
+	all = append(append(all, p.describeUniqueKeys()...), p.describeCostly()...)
 	all = append(all, p.listDoubts()...)
 	if p.visitors.dropped > 0 {
 		all = append(all, fmt.Sprintf("%s requests are by clients beyond the %s that are tracked.",

@@ -91,10 +91,10 @@ type AccessLogStats struct {
 	TooLong   uint64 `metric:"hotparam_accesslog_too_long_total" help:"Lines not read because they are too long."`
 	Malformed uint64 `metric:"hotparam_accesslog_malformed_total" help:"Malformed lines."`
 	Skipped   uint64 `metric:"hotparam_accesslog_skipped_total" help:"Empty lines and comments."`
-	// Unmeasured counts requests whose rule counts by cost, which the collector does not read from lines.
-	Unmeasured uint64 `metric:"hotparam_accesslog_unmeasured_total" help:"Requests not counted because their rule counts by cost, which the collector does not read from lines."`
-	Errors     uint64 `metric:"hotparam_accesslog_errors_total" help:"Failures to open or read a log."`
-	Rejected   uint64 `metric:"hotparam_accesslog_rejected_total" help:"Datagrams and connections of syslog that were rejected: from addresses that are not in accesslog.syslog_allow, or too many connections."`
+	// UnknownCosts counts requests of rules with a cost before any line of the rule had the cost.
+	UnknownCosts uint64 `metric:"hotparam_accesslog_unknown_costs_total" help:"Requests not counted because no line of their rule, which counts by cost, had the cost before."`
+	Errors       uint64 `metric:"hotparam_accesslog_errors_total" help:"Failures to open or read a log."`
+	Rejected     uint64 `metric:"hotparam_accesslog_rejected_total" help:"Datagrams and connections of syslog that were rejected: from addresses that are not in accesslog.syslog_allow, or too many connections."`
 }
 
 type ListenerStats struct {

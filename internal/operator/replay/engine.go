@@ -10,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
@@ -47,6 +48,8 @@ type engine struct {
 	tickState
 
 	decided   hottype.Verdict      // verdict on the current request
+	hasCosts  bool                 // some rule counts another cost than requests
+	seen      costs.Given          // the greatest costs of lines, to know which of them lines have
 	counted   []counted            // keys of the current request
 	one       [1]hottype.Count     // the count of one of these keys for the detector
 	who       hottype.ClientSketch // the client of the current request
@@ -60,6 +63,7 @@ type counted struct {
 	key hottype.Key
 	id  uint32
 	ok  bool // id is valid: the key has a row
+	n   int64
 }
 
 func newEngine(cfg Config) *engine {
@@ -72,27 +76,29 @@ func newEngine(cfg Config) *engine {
 		seconds:  hotSeconds{bySecond: map[int64][]hottype.Key{}},
 		last:     math.MinInt64,
 		verdict:  cfg.Verdict,
+		seen:     costs.NothingGiven,
 	}
 	e.gate = gate.New(gate.Config{
 		Rules: cfg.Rules, Hot: &e.hotSet, Counter: (*counter)(e),
 		Local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.MaxKeys}),
 	})
-	for _, r := range cfg.Rules.Rules {
-		if r.Cost != "" {
-			e.totals.NoCosts = append(e.totals.NoCosts, r.Name)
-		}
-	}
+	e.hasCosts = cfg.Rules.HasCosts()
 	return e
 }
 
 type counter engine
 
-func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
+func (c *counter) AddFrom(key []byte, _, n int64, _ hottype.Client) { c.add(key, n) }
+
+// AddCost implements costs.Counter.
+func (c *counter) AddCost(key []byte, _, cost, _ int64, _ hottype.Client) { c.add(key, cost) }
+
+func (c *counter) add(key []byte, n int64) {
 	id, ok := c.keys.ids[string(key)]
 	if !ok {
 		id, ok = c.keys.findOrAdd(string(key))
 	}
-	k := counted{id: id, ok: ok}
+	k := counted{id: id, ok: ok, n: n}
 	if ok {
 		k.key = hottype.Key(c.keys.names[id])
 	} else {
@@ -102,9 +108,6 @@ func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
 	c.malformed = c.malformed || canon.IsMalformed(key)
 	c.counted = append(c.counted, k)
 }
-
-// AddCost is never called, because a log has no costs from which the gate could know a mean.
-func (*counter) AddCost([]byte, int64, int64, int64, hottype.Client) {}
 
 func (e *engine) handleSecond(ctx context.Context, b *bucket) {
 	denied := e.totals.Denied.Total()
@@ -134,7 +137,7 @@ func (e *engine) replayRequest(ctx context.Context, s *Seen) {
 	req.FromProxy = true // the server in front has logged the fields
 	id, known := e.clientRow(req)
 	e.counted, e.malformed = e.counted[:0], false
-	e.decided = e.gate.Decide(ctx, now, req)
+	e.decide(ctx, s, req)
 	v := &e.decided
 	clientsketch.Reset(&e.who)
 	clientsketch.Add(&e.who, req.Client, 1)
@@ -144,7 +147,7 @@ func (e *engine) replayRequest(ctx context.Context, s *Seen) {
 		}
 		e.spans.addClient(k.key, &e.who)
 		e.loops.addClient(k.key, &e.who)
-		e.one[0] = hottype.Count{Key: k.key, N: 1, Second: now.Unix(), Clients: &e.who}
+		e.one[0] = hottype.Count{Key: k.key, N: k.n, Second: now.Unix(), Clients: &e.who}
 		e.detector.AddAll(now, e.one[:])
 		e.counts++
 	}
@@ -170,11 +173,6 @@ func (e *engine) replayRequest(ctx context.Context, s *Seen) {
 	if e.verdict != nil {
 		e.verdict(s, v)
 	}
-}
-
-// countsCost reports whether a rule that counts another cost than requests matches a request.
-func (e *engine) countsCost(req *hottype.Request) bool {
-	return len(e.totals.NoCosts) > 0 && len(e.gate.Rules().Match(req, &e.scratch)) > 0
 }
 
 // clientRow returns the row of the request's client, and false if the client has no row. The gate may keep the name of

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
@@ -134,9 +135,10 @@ func (w *sourceWatermark) add(second int64) {
 
 func (w *sourceWatermark) reachedSecond() int64 { return w.latest[0] }
 
-// A record is one buffered request: length (4 bytes), nanoseconds (4 bytes), status (2 bytes), then the client's
-// address and name, method, host, target, user agent and referer, each after its length. It never leaves the process.
-const recordHead = 10
+// A record is one buffered request: length (4 bytes), nanoseconds (4 bytes), status (2 bytes), the costs (3 times 8
+// bytes), then the client's address and name, method, host, target, user agent and referer, each after its length. It
+// never leaves the process.
+const recordHead = 34
 
 // appendRecord appends the record of e. Headers that no rule reads are already empty.
 func appendRecord(b []byte, e *accesslog.Entry, h *accesslog.Header) []byte {
@@ -152,7 +154,18 @@ func appendRecord(b []byte, e *accesslog.Entry, h *accesslog.Header) []byte {
 	binary.LittleEndian.PutUint32(b[start:], uint32(len(b)-start))
 	binary.LittleEndian.PutUint32(b[start+4:], uint32(e.Nanos))
 	binary.LittleEndian.PutUint16(b[start+8:], uint16(min(max(e.Status, 0), 999)))
+	binary.LittleEndian.PutUint64(b[start+10:], uint64(e.Costs.Time))
+	binary.LittleEndian.PutUint64(b[start+18:], uint64(e.Costs.Bytes))
+	binary.LittleEndian.PutUint64(b[start+26:], math.Float64bits(e.Costs.Cost))
 	return b
+}
+
+// readCosts reads the costs in the head of a record.
+func readCosts(head string) accesslog.Costs {
+	b := []byte(head)
+	return accesslog.Costs{Time: time.Duration(binary.LittleEndian.Uint64(b[10:])),
+		Bytes: int64(binary.LittleEndian.Uint64(b[18:])),
+		Cost:  math.Float64frombits(binary.LittleEndian.Uint64(b[26:]))}
 }
 
 // readRecord is the inverse of appendRecord for the bytes after the head. All strings are parts of s.

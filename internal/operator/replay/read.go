@@ -20,6 +20,7 @@ type Seen struct {
 	Request *hottype.Request
 	// Status is the status of the response, or 0 if the log does not have it.
 	Status int
+	Costs  accesslog.Costs
 }
 
 // Read calls visit with all requests of the logs, with User-Agent and Referer, in the order in which Run judges them.
@@ -68,6 +69,7 @@ func (r *records) visitRequests(b *bucket, do func(*Seen)) {
 	for _, m := range r.moments {
 		readRecord(text[m.from:m.to], &r.request, &r.header)
 		r.seen.At, r.seen.Status = time.Unix(b.second, m.nanos).UTC(), m.status
+		r.seen.Costs = readCosts(text[m.from-recordHead : m.from])
 		do(&r.seen)
 	}
 }
@@ -100,7 +102,8 @@ func orderSecond(records string, moments []recordTime) []recordTime {
 		if c := cmp.Or(cmp.Compare(a.nanos, b.nanos), cmp.Compare(a.hash, b.hash)); c != 0 {
 			return c
 		}
-		return strings.Compare(records[a.from:a.to], records[b.from:b.to])
+		return cmp.Or(strings.Compare(records[a.from:a.to], records[b.from:b.to]),
+			strings.Compare(records[a.from-recordHead:a.from], records[b.from-recordHead:b.from]))
 	}
 	slices.SortFunc(moments, order)
 	if fine {

@@ -17,7 +17,7 @@ const (
 func (e *engine) report() Report {
 	rep := e.totals
 	rep.Hot, rep.Loops = e.finish()
-	rep.HotSeconds = e.seconds.bySecond
+	rep.HotSeconds, rep.NoCosts = e.seconds.bySecond, e.rulesWithoutCosts()
 	rep.Keys = e.topKeys()
 	rep.HotAt = e.thresholdCounts()
 	rep.Clients = e.topClients()

@@ -106,7 +106,7 @@ func (p *page) writeNoCosts(names []string) {
 	if len(names) == 0 {
 		return
 	}
-	p.printf("no key can be hot by rule %s, because a log does not have the cost that it counts\n",
+	p.printf("no key can be hot by rule %s, because no line has the cost that it counts\n",
 		Printable(strings.Join(names, ", rule ")))
 }
 
