@@ -22,8 +22,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// A log has no costs yet: the report says so, and neither takes requests for costs nor the rule for one that does not
-// match.
+// The report names the rules whose cost no line has. It neither takes requests for costs nor the rule for a rule that
+// does not match.
 func TestRun_NamesRulesWhoseCostsALogLacks(t *testing.T) {
 	t.Parallel()
 	set := parse(t, `rules:
@@ -54,8 +54,7 @@ func TestRun_NamesRulesWhoseCostsALogLacks(t *testing.T) {
 	}
 }
 
-// costLog returns the lines of a JSONL log in which one value is expensive and another is frequent, and what each
-// request cost.
+// costLog returns the lines of a JSONL log in which one value is expensive and another is frequent, and its entries.
 func costLog() (lines string, entries []accesslog.Entry) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	begin := time.Unix(1_700_000_000, 0).UTC()
@@ -81,8 +80,8 @@ func costLog() (lines string, entries []accesslog.Entry) {
 	return lines, entries
 }
 
-// A replay of a log with costs finds what a gate that measures the same costs finds: the same keys, denied as often,
-// for each cost.
+// A replay of a log with costs finds the same hot keys as a gate that measures the same costs, and denies as many
+// requests, for each cost.
 func TestRun_ByCostEqualsLive(t *testing.T) {
 	t.Parallel()
 	lines, entries := costLog()
