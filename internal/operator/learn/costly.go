@@ -21,13 +21,13 @@ const (
 )
 
 // spending adds up the time that the values of a parameter took, by the algorithm Space-Saving (Metwally, Agrawal and El
-// Abbadi, 2005): a value that is not kept takes the place of the value with the least time, whose time is the error of
-// the new one.
+// Abbadi, 2005): a value that is not kept takes the place and the time of the value with the least time. So no time is
+// too short, and too long by at most a 64th of all, far less than costlyShare.
 type spending struct{ by map[string]*spent }
 
 type spent struct {
-	time, error time.Duration
-	requests    int64
+	time     time.Duration
+	requests int64
 }
 
 func (s *spending) add(value string, took time.Duration) {
@@ -56,7 +56,7 @@ func (s *spending) replaceLeast() *spent {
 	}
 	v := s.by[least]
 	delete(s.by, least)
-	return &spent{time: v.time, error: v.time}
+	return &spent{time: v.time}
 }
 
 // costly is a value that takes much of the time of all requests.
@@ -72,14 +72,12 @@ func (s *survey) findCostly() (list []costly) {
 	for _, pl := range s.places {
 		for _, p := range pl.params {
 			for value, v := range p.spending.by {
-				took := v.time - v.error
-				others := s.spent.time - took
-				rest := s.spent.requests - v.requests
-				if rest <= 0 || v.requests == 0 || took < time.Duration(costlyShare*float64(s.spent.time)) {
+				others, rest := s.spent.time-v.time, s.spent.requests-v.requests
+				if rest <= 0 || v.time < time.Duration(costlyShare*float64(s.spent.time)) {
 					continue
 				}
-				c := costly{p.name + " of " + pl.pattern, value, float64(took) / float64(s.spent.time),
-					float64(v.requests) / float64(s.spent.requests), took / time.Duration(v.requests),
+				c := costly{p.name + " of " + pl.pattern, value, float64(v.time) / float64(s.spent.time),
+					float64(v.requests) / float64(s.spent.requests), v.time / time.Duration(v.requests),
 					others / time.Duration(rest)}
 				if c.each >= costlyFactor*c.eachOthers {
 					list = append(list, c)
