@@ -46,6 +46,35 @@ func (c Cost) Unit() int64 {
 	return 1
 }
 
+// Unit is the unit of the numbers that a client gets about a limit. The zero value is requests.
+type Unit uint8
+
+// The units of limits.
+const (
+	UnitRequests     Unit = iota
+	UnitMilliseconds      // of the time of requests
+	UnitBytes             // of the bodies of responses
+	UnitCost              // of the field of the response that has the cost
+)
+
+// String returns the name of the unit as in the parameter qu of RateLimit-Policy.
+func (u Unit) String() string {
+	return [...]string{"requests", "milliseconds", "content-bytes", "cost"}[min(u, UnitCost)]
+}
+
+// ClientUnit returns the unit of the numbers that clients get about a limit by the cost.
+func (c Cost) ClientUnit() Unit {
+	switch {
+	case c.IsRequests():
+		return UnitRequests
+	case c == CostTime:
+		return UnitMilliseconds
+	case c == CostBytes:
+		return UnitBytes
+	}
+	return UnitCost
+}
+
 // FormatRate writes a rate in units a second, with its unit: "12/s", "1.2 s/s", "40 ms/s", "3.4 MB/s", "12 X-Cost/s".
 func (c Cost) FormatRate(perSecond float64) string { return c.FormatAmount(perSecond) + "/s" }
 

@@ -19,6 +19,8 @@ type Verdict struct {
 	WouldDeny bool
 	// WouldDenyReason is the reason of that denial, or 0 if WouldDeny is false.
 	WouldDenyReason Reason
+	// Unit is the unit of Limit and Remaining.
+	Unit Unit
 	// WouldDenyRule is the Rule of that denial, or "" if WouldDeny is false.
 	WouldDenyRule string
 	// Rule names the rule that decided, "ip_fixed", "ip_sliding", or an override's ID; if several limits allowed the
@@ -33,9 +35,6 @@ type Verdict struct {
 	Window time.Duration
 	// Remaining is the cost that would be allowed right now.
 	Remaining int64
-	// Cost is the unit of Limit and Remaining: "" for requests, else milliseconds, bytes, or the sum of a field of the
-	// response.
-	Cost Cost
 	// RetryAfter is the time that a denied request has to wait: 0 if it is allowed, [Never] if waiting does not help.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the limit is whole again.

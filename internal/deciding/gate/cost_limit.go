@@ -25,10 +25,10 @@ func (b *boundLimit) costBefore(cost int64) int64 {
 
 // inUnits converts counts of a limit to the unit of Verdict.Limit.
 func (b *boundLimit) inUnits(counts int64) int64 {
-	if b.cost.Unit() >= 1000 {
-		return counts / 1000
+	if b.cost == "" || b.cost.Unit() < 1000 {
+		return counts
 	}
-	return counts
+	return counts / 1000
 }
 
 // boundByMean returns a bound of as many requests in flight as the limit allows at once at the mean cost of the key. It

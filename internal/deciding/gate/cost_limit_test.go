@@ -113,8 +113,8 @@ func TestGate_DeniesInDebt(t *testing.T) {
 			v.Reports.Work().Respond(now, nil, false)
 			g.Release(now, v.Lease)
 		}
-		if v.Cost != hottype.CostTime || v.Limit != 1000 {
-			t.Errorf("%d of %q; want 1000 ms", v.Limit, v.Cost)
+		if v.Unit != hottype.UnitMilliseconds || v.Limit != 1000 {
+			t.Errorf("%d of %v; want 1000 ms", v.Limit, v.Unit)
 		}
 		return v.Allowed, v.RetryAfter
 	}

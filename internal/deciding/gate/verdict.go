@@ -52,7 +52,7 @@ func (d *decision) denyGroup(v *verdict.Verdict, gr *chargeGroup) {
 	d.denyKey(v, m.boundLimit, m.key, retry)
 	v.Limit, v.ResetAfter = r.Limit, r.ResetAfter
 	if m.cost != "" {
-		v.Cost, v.Limit, v.Remaining = m.cost, m.inUnits(r.Limit), m.inUnits(r.Remaining)
+		v.Unit, v.Limit, v.Remaining = m.cost.ClientUnit(), m.inUnits(r.Limit), m.inUnits(r.Remaining)
 	}
 	d.storeDenials(gr)
 	if d.hasFair {
@@ -93,12 +93,15 @@ func (d *decision) reportLimits(v *verdict.Verdict) {
 
 // reportLimit fills in the numbers of a limit, if it has less left than the limits reported so far.
 func (d *decision) reportLimit(v *verdict.Verdict, t *boundLimit, r *limit.Result) {
-	remaining := t.inUnits(r.Remaining)
+	most, remaining, unit := r.Limit, r.Remaining, hottype.UnitRequests
+	if t.cost != "" {
+		most, remaining, unit = t.inUnits(most), t.inUnits(remaining), t.cost.ClientUnit()
+	}
 	if d.reported && remaining >= v.Remaining {
 		return
 	}
-	d.reported, v.Cost = true, t.cost
-	v.Limit, v.Remaining, v.ResetAfter, v.Window = t.inUnits(r.Limit), remaining, r.ResetAfter, t.window
+	d.reported, v.Unit = true, unit
+	v.Limit, v.Remaining, v.ResetAfter, v.Window = most, remaining, r.ResetAfter, t.window
 	if v.Reason != hottype.ReasonStore { // then the rule is the rule of the limit that was not judged
 		v.Rule = t.rule
 	}

@@ -216,8 +216,8 @@ func (d *Decider) appendVerdict(b []byte, v *verdict.Verdict, tls bool) []byte {
 	b = httplimit.AppendJSONString(append(b, `,"key":`...), string(v.Key))
 	b = strconv.AppendInt(append(b, `,"limit":`...), v.Limit, 10)
 	b = strconv.AppendInt(append(b, `,"remaining":`...), v.Remaining, 10)
-	if v.Cost != "" {
-		b = httplimit.AppendJSONString(append(b, `,"cost":`...), string(v.Cost))
+	if v.Unit != hottype.UnitRequests {
+		b = httplimit.AppendJSONString(append(b, `,"unit":`...), v.Unit.String())
 	}
 	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), httplimit.Millis(v.RetryAfter), 10)
 	b = strconv.AppendInt(append(b, `,"reset_after_ms":`...), httplimit.Millis(v.ResetAfter), 10)

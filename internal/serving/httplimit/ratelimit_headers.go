@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -118,21 +117,10 @@ func resetDelay(v *hottype.Verdict) time.Duration {
 func appendPolicy(b []byte, v *hottype.Verdict) []byte {
 	b = appendSFString(b, quotedRule(v.Rule))
 	b = appendParam(b, ";q=", v.Limit)
-	if v.Cost != "" {
-		b = appendSFString(append(b, ";qu="...), quotaUnit(v.Cost))
+	if v.Unit != hottype.UnitRequests {
+		b = appendSFString(append(b, ";qu="...), v.Unit.String())
 	}
 	return appendParam(b, ";w=", max(ceilUnits(v.Window, time.Second), 1))
-}
-
-// quotaUnit returns the unit of Verdict.Limit. The draft knows content-bytes.
-func quotaUnit(c hottype.Cost) string {
-	switch c {
-	case hottype.CostTime:
-		return "milliseconds"
-	case hottype.CostBytes:
-		return "content-bytes"
-	}
-	return strings.ToLower(c.ResponseField())
 }
 
 func appendRateLimit(b []byte, v *hottype.Verdict) []byte {
