@@ -17,10 +17,11 @@ type Verdict struct {
 	Reason Reason
 	// WouldDeny is true if a rule in shadow mode would have denied.
 	WouldDeny bool
+	// Unit is the unit of Limit and Remaining. It stands here because a byte is free here, and verdicts are copied for
+	// each request.
+	Unit Unit
 	// WouldDenyReason is the reason of that denial, or 0 if WouldDeny is false.
 	WouldDenyReason Reason
-	// Unit is the unit of Limit and Remaining.
-	Unit Unit
 	// WouldDenyRule is the Rule of that denial, or "" if WouldDeny is false.
 	WouldDenyRule string
 	// Rule names the rule that decided, "ip_fixed", "ip_sliding", or an override's ID; if several limits allowed the

@@ -86,22 +86,35 @@ func (d *decision) reportLimits(v *verdict.Verdict) {
 			if m.waits {
 				v.Wait = max(v.Wait, gr.charges[i].Wait(r))
 			}
-			d.reportLimit(v, m.boundLimit, r)
+			d.reportLimitOfKey(v, m.boundLimit, r)
 		}
 	}
 }
 
-// reportLimit fills in the numbers of a limit, if it has less left than the limits reported so far.
-func (d *decision) reportLimit(v *verdict.Verdict, t *boundLimit, r *limit.Result) {
-	most, remaining, unit := r.Limit, r.Remaining, hottype.UnitRequests
-	if t.cost != "" {
-		most, remaining, unit = t.inUnits(most), t.inUnits(remaining), t.cost.ClientUnit()
-	}
-	if d.reported && remaining >= v.Remaining {
+// reportLimitOfKey fills in the numbers of a limit of a key, which may be by cost, as reportLimit does.
+func (d *decision) reportLimitOfKey(v *verdict.Verdict, t *boundLimit, r *limit.Result) {
+	if t.cost == "" {
+		if v.Unit != hottype.UnitRequests && r.Remaining < v.Remaining {
+			v.Unit = hottype.UnitRequests
+		}
+		d.reportLimit(v, t, r)
 		return
 	}
-	d.reported, v.Unit = true, unit
-	v.Limit, v.Remaining, v.ResetAfter, v.Window = most, remaining, r.ResetAfter, t.window
+	inUnits := limit.Result{Limit: t.inUnits(r.Limit), Remaining: t.inUnits(r.Remaining), ResetAfter: r.ResetAfter}
+	if !d.reported || inUnits.Remaining < v.Remaining {
+		v.Unit = t.cost.ClientUnit()
+	}
+	d.reportLimit(v, t, &inUnits)
+}
+
+// reportLimit fills in the numbers of a limit that counts requests, if it has less left than the limits reported so
+// far. It is short enough to be compiled into its callers.
+func (d *decision) reportLimit(v *verdict.Verdict, t *boundLimit, r *limit.Result) {
+	if d.reported && r.Remaining >= v.Remaining {
+		return
+	}
+	d.reported = true
+	v.Limit, v.Remaining, v.ResetAfter, v.Window = r.Limit, r.Remaining, r.ResetAfter, t.window
 	if v.Reason != hottype.ReasonStore { // then the rule is the rule of the limit that was not judged
 		v.Rule = t.rule
 	}

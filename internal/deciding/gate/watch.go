@@ -37,7 +37,7 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *verdict.Verdict
 		if m.owner != nil {
 			m.owner.countWatched(!ok)
 		} else if nothingEnforced { // so that clients see the same with and without a shadow limit
-			d.reportLimit(v, m.boundLimit, r)
+			d.reportLimitOfKey(v, m.boundLimit, r)
 			v.Mode = hottype.ModeShadow
 		}
 		if !ok {
