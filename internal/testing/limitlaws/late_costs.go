@@ -43,6 +43,7 @@ func testLateCosts(t *testing.T, f Fixture) {
 				rest := flying[i].cost - 1
 				flying = append(flying[:i], flying[i+1:]...)
 				fits := wholeBucket(after) - ceiling(bucket.missingAt(after, at)).Num().Int64()
+				s.ask(at, "a", after, 0) // sets the clock
 				n, r, err := limit.TakeUpTo(context.Background(), f.Store, time.UnixMicro(at), charge("a", after, rest))
 				if err != nil || rest > 0 && n != min(rest, fits) {
 					rt.Fatalf("%+v: charged %d of %d, %d fit: %v", after, n, rest, fits, err)
