@@ -123,7 +123,8 @@ rules:
 		t.Errorf("%d requests for the expensive value at once, over two limiters with a limit of %d", n, inFlight)
 	}
 	if n, took := up.ran.Load()-before, time.Since(from); inFlight > 1 { // each is 400 ms of half a second a second
-		work, most := time.Duration(n)*400*time.Millisecond, time.Second+took/2+time.Duration(inFlight)*400*time.Millisecond
+		const each = 400 * time.Millisecond
+		work, most := time.Duration(n)*each, time.Second+took/2+time.Duration(inFlight)*each
 		t.Logf("%v of work in %v", work, took)
 		if work > most {
 			t.Errorf("%v of work in %v, more than burst, rate and what is in flight: %v", work, took, most)

@@ -148,8 +148,8 @@ func (m *Meter) NewWork(now time.Time, upstream string, limiters int64, client h
 func (m *Meter) HasLine(upstream string) bool { return m.lineOf(upstream) != nil }
 
 // AddKey adds a key under which the cost is counted. With hasMean the mean was counted for this request already. The
-// function charge, which may be nil, charges the limit of the key when the cost is known. It is called at most once, and
-// does not wait.
+// function charge, which may be nil, charges the limit of the key when the cost is known. It is called at most once,
+// and does not wait.
 func (w *Work) AddKey(key hottype.Key, rule *rules.Rule, hasMean bool, charge func(now time.Time, cost int64)) {
 	k := measured{key: []byte(key), rule: rule, charge: charge}
 	if hasMean {

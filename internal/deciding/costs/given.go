@@ -19,10 +19,10 @@ var NothingGiven = Given{-1, -1, -1}
 
 // CostBy returns the cost of a request by a cost of a rule, if it is given.
 func (g *Given) CostBy(c hottype.Cost) (cost int64, known bool) {
-	switch {
-	case c == hottype.CostTime:
+	switch c {
+	case hottype.CostTime:
 		return g.Time.Microseconds(), g.Time >= 0
-	case c == hottype.CostBytes:
+	case hottype.CostBytes:
 		return g.Bytes, g.Bytes >= 0
 	}
 	return thousandths(g.Cost), g.Cost >= 0

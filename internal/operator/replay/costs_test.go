@@ -98,8 +98,8 @@ func TestRun_ByCostEqualsLive(t *testing.T) {
 		hot, denied := liveByCost(t, set, entries)
 		if len(rep.Hot) != 1 || rep.Hot[0].Key != "report?filter=full" || !reflect.DeepEqual(hot, []string{
 			"report?filter=full"}) || int64(rep.Denied.Total()) != denied || denied == 0 || rep.NoCosts != nil {
-			t.Errorf("%s: replay %+v, %d denied, %q; live %q, %d denied", cost, rep.Hot, rep.Denied.Total(), rep.NoCosts,
-				hot, denied)
+			t.Errorf("%s: replay %+v, %d denied, %q; live %q, %d denied", cost, rep.Hot, rep.Denied.Total(),
+				rep.NoCosts, hot, denied)
 		}
 	}
 }

@@ -48,8 +48,8 @@ type Report struct {
 	MalformedQueries int64 `json:"malformed_queries"`
 	// NoRule is the number of requests that no rule counted.
 	NoRule int64 `json:"no_rule"`
-	// NoCosts names the rules that count another cost than requests and whose cost no line of the log has, so that their
-	// requests are not counted, and their keys are never hot.
+	// NoCosts names the rules that count another cost than requests and whose cost no line of the log has, so that
+	// their requests are not counted, and their keys are never hot.
 	NoCosts []string `json:"no_costs,omitempty"`
 	// Shadowed is the number of requests that a limit in shadow mode would have denied.
 	Shadowed int64 `json:"shadowed"`

@@ -47,8 +47,8 @@ type HotKey struct {
 	Override *changes.View `json:"override"`
 }
 
-// limitView is a limit as the API shows it. Burst is the burst of a token bucket. A limit by cost has Limit and Burst in
-// microseconds, bytes or thousandths. Limit in WindowMS is the rate that is
+// limitView is a limit as the API shows it. Burst is the burst of a token bucket. A limit by cost has Limit and Burst
+// in microseconds, bytes or thousandths. Limit in WindowMS is the rate that is
 // in force now, even for an adaptive limit. Both are 0 for a limit of requests in flight.
 type limitView struct {
 	Algorithm limit.Algorithm `json:"algorithm"`
