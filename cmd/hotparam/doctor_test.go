@@ -88,7 +88,7 @@ func TestDoctor_ExitCodeReflectsFindings(t *testing.T) {
 		code int
 		says string
 	}{
-		{"nothing fails", []string{"-c", write(t, goodRules)}, 0, "1 rules and 0 overrides, each can take effect"},
+		{"nothing fails", []string{"-c", write(t, goodRules)}, 0, "rules: 1, overrides: 0; each can take effect"},
 		{"Redis is gone", []string{"-c", write(t, goodRules+"redis: {addr: ["+gone+"]}\n")}, 1,
 			"redis-cli -h 127.0.0.1"},
 		{"Kafka is gone", []string{"--kafka.brokers", gone}, 1, "cannot reach brokers"},

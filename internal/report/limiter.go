@@ -15,7 +15,9 @@ type Limiter struct {
 	Instance string    `json:"instance"`
 	At       time.Time `json:"at"`
 	Allowed  uint64    `json:"allowed"`
-	Denied   Denials   `json:"denied"`
+	// Served is the part of Allowed that a response cache answered.
+	Served uint64  `json:"served,omitempty"`
+	Denied Denials `json:"denied"`
 	// OverridesRevision is the revision of the live overrides that the limiter applies.
 	OverridesRevision int64 `json:"overrides,omitempty"`
 	// Stopped is true in the last report of a limiter that was told to stop.

@@ -119,7 +119,7 @@ func TestLimitDialog_ProposesLimitInForce(t *testing.T) {
 			{"#loops", "192.0.2.77", "50", ""}, {"#clients", "192.0.2.77", "50", ""},
 			{"#heaviest", "192.0.2.77", "50", ""},
 		} {
-			use(fmt.Sprintf("%s [aria-label='Limit %s']", c.row, c.name))
+			use(fmt.Sprintf("%s [aria-label^='Limit '][aria-label$='%s']", c.row, c.name))
 			run(t, ctx, until("document.querySelector('#dialog').open"), says("#dialog-title", c.name),
 				until(fmt.Sprintf("document.querySelector('#f-rate').value == %q", c.rate)),
 				until(fmt.Sprintf("document.querySelector('#f-burst').value == %q", c.burst)),

@@ -133,7 +133,7 @@ func TestRows_HoldStillUnderThePointer(t *testing.T) {
 	for _, c := range []struct{ list, row, more string }{
 		{"#hot", "tr:nth-child(20)", "#hot-more-keys"}, {"#loops", "tr:nth-child(3)", "#loops .more"}} {
 		label := point(t, ctx, c.list+" tbody", c.row+" [data-act=block]")
-		name := strings.TrimPrefix(label, "Block ")
+		name := strings.TrimPrefix(strings.TrimPrefix(label, "Block "), "client ")
 		run(t, ctx, until(fmt.Sprintf(
 			"(n => !n.hidden && /[0-9]+ change/.test(n.textContent))(document.querySelector(%q))", c.more)),
 			until(fmt.Sprintf("document.querySelector('%s .gone')", c.list)))

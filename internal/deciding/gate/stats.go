@@ -179,7 +179,8 @@ func (s *shard) addTo(out *Stats) {
 // no key does) for all keys that it decided on and that were not hot then.
 func (g *Gate) Report(now time.Time) report.Limiter {
 	st := g.Stats()
-	r := report.Limiter{Instance: g.cfg.Instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}
+	r := report.Limiter{Instance: g.cfg.Instance, At: now, Allowed: st.Allowed.Total(),
+		Served: st.Allowed[hottype.ReasonCached], Denied: st.Denied}
 	rows := make(map[hottype.Key]int)
 	hot := g.cfg.Hot.Entries(now)
 	uses := g.cur.Load().uses

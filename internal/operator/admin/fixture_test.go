@@ -261,5 +261,5 @@ var errBroken = errors.New("redis: connection refused")
 func at(after time.Duration, allowed, hot, key uint64) report.Limiter {
 	return report.Limiter{Instance: "a", At: t0.Add(after), Allowed: allowed,
 		Denied: report.Denials{hottype.ReasonHot: hot},
-		Keys:   []report.KeyDecisions{{Key: "topic?id=42", Allowed: key, Cached: key}}}
+		Keys:   []report.KeyDecisions{{Key: "topic?id=42", Allowed: 2 * key, Cached: key}}}
 }

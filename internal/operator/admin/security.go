@@ -55,6 +55,9 @@ func (s *Server) requireCaller(next http.Handler) http.Handler {
 		v := s.access.Check(r, s.cfg.Now())
 		if v.Status != 0 {
 			v.SetHeader(w.Header())
+			if v.Status == http.StatusUnauthorized && asksNoPassword(r) {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="hotparam"`)
+			}
 			web.WriteProblem(w, web.NewProblem(v.Status, v.Detail(),
 				"send \"Authorization: Bearer TOKEN\", or the token as the password of basic authentication"))
 			return
@@ -67,6 +70,20 @@ func (s *Server) requireCaller(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// asksNoPassword reports whether a refusal of a request carries no challenge for basic authentication, at which browsers
+// ask for a password and keep the refusal from the page. So the dashboard learns that the credentials of its browser
+// were refused, and can say it. A request without credentials gets the challenge unless it wants nothing but JSON,
+// because browsers send the credentials that they know to a new path only then.
+func asksNoPassword(r *http.Request) bool {
+	switch r.Header.Get("Accept") {
+	case "application/json":
+		return true
+	case "*/*", "text/event-stream": // as fetch and EventSource have it
+		return r.Header.Get("Authorization") != ""
+	}
+	return false
 }
 
 func forbiddenProblem(c auth.Caller, needs auth.Role) *web.Problem {

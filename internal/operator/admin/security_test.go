@@ -67,6 +67,16 @@ func TestHandler_NeedsTokenExceptForHealth(t *testing.T) {
 	if n := w.Stats().Unauthorized; n != uint64(7*len(everything)) {
 		t.Errorf("%d counted", n)
 	}
+	// The page learns that the credentials of its browser are refused, and its browser does not ask for others.
+	for accept, challenges := range map[string][2]int{"*/*": {2, 1}, "text/event-stream": {2, 1},
+		"application/json": {1, 1}, "text/html,*/*;q=0.8": {2, 2}} {
+		for i, shown := range []string{"X: none", basic("ann", "no")} {
+			rec := w.ask(http.MethodGet, "/v1/caller", "", "Accept: "+accept, shown, "From: 192.0.2.99:1")
+			if got := rec.Header()["Www-Authenticate"]; rec.Code != 401 || len(got) != challenges[i] {
+				t.Errorf("Accept %s with %q: %d, %q", accept, shown, rec.Code, got)
+			}
+		}
+	}
 }
 
 // Guesses of tokens are limited for the guesser only, also where health is answered without a token.

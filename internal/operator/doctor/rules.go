@@ -35,7 +35,7 @@ func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 		l.reportOverride(o, now)
 	}
 	if len(l.findings) == before && len(set.Rules) > 0 {
-		l.addOK("%d rules and %d overrides, each can take effect", len(set.Rules), len(set.Overrides))
+		l.addOK("rules: %d, overrides: %d; each can take effect", len(set.Rules), len(set.Overrides))
 	}
 	l.reportTrustedProxies(set)
 	l.reportParseAs(set)

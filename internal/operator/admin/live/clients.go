@@ -113,7 +113,7 @@ func (s *Service) Requests(now time.Time) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum := s.rates.totalSpeed(now)
-	all := sum.Allowed
+	all := sum.Allowed + sum.Served
 	for _, n := range sum.Denied {
 		all += n
 	}

@@ -53,7 +53,7 @@ func (s *Service) Traffic(now time.Time) (t past.Traffic) {
 		if n == 0 || now.Sub(in.heard) > quietAfter {
 			continue
 		}
-		pace := max(in.speed.Allowed, 0.01) // a quiet limiter counts a little
+		pace := max(in.speed.Allowed+in.speed.Served, 0.01) // a quiet limiter counts a little
 		for _, d := range in.speed.Denied {
 			pace += d
 		}

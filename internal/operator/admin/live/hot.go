@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -229,4 +230,43 @@ func detectionChange(at time.Time, kind string, h *hottype.HotKey) Change {
 		At: at, Kind: kind, Key: string(h.Key), Rule: h.Rule, Cost: h.Cost, Rate: h.Rate,
 		Clients: h.Clients, Client: h.HeaviestClient, ClientShare: h.ClientShare,
 	}
+}
+
+// maxHottest is the number of keys of a cost that Hottest returns.
+const maxHottest = 100
+
+// Hottest holds hot keys for metrics, each key of a rule once, because equal series fail a scrape.
+type Hottest struct {
+	Requests []hottype.HotKey // of rules that count requests
+	Costs    []KeyCost
+}
+
+// KeyCost is what the requests of a hot key cost.
+type KeyCost struct {
+	Key  hottype.Key  `label:"key"`
+	Rule string       `label:"rule"`
+	Cost hottype.Cost `label:"cost"`
+	Rate float64      `metric:"hotparam_hot_key_cost" help:"Cost per second of the 100 hottest keys of rules that count a cost: seconds of time, bytes, or the number in a field of the response."`
+}
+
+// Hottest returns the 100 hot keys of each cost with the highest rates.
+func (s *Service) Hottest() (top Hottest) {
+	sorted := slices.Clone(s.cfg.Hot())
+	hotset.Sort(sorted)
+	type id struct{ key, rule string }
+	seen := map[id]bool{}
+	sorted = slices.DeleteFunc(sorted, func(h hottype.HotKey) bool {
+		k := id{string(h.Key), h.Rule}
+		was := seen[k]
+		seen[k] = true
+		return was
+	})
+	for _, h := range hotset.FirstOfEachCost(sorted, maxHottest) {
+		if h.Cost.IsRequests() {
+			top.Requests = append(top.Requests, h)
+		} else {
+			top.Costs = append(top.Costs, KeyCost{h.Key, h.Rule, h.Cost, h.Rate})
+		}
+	}
+	return top
 }

@@ -146,12 +146,12 @@ func (s *Service) addKeySeconds(now time.Time, hot []HotKey, loops []hottype.Hot
 	}
 	others := make([]hottype.Key, 0, len(speeds))
 	for key, sp := range speeds {
-		if sp.Allowed+sp.Denied > 0 {
+		if sp.requests() > 0 {
 			others = append(others, key)
 		}
 	}
 	slices.SortFunc(others, func(a, b hottype.Key) int {
-		return cmp.Compare(speeds[b].Allowed+speeds[b].Denied, speeds[a].Allowed+speeds[a].Denied)
+		return cmp.Compare(speeds[b].requests(), speeds[a].requests())
 	})
 	for _, key := range others {
 		add(key, math.NaN(), nil)

@@ -29,7 +29,7 @@ type Key struct {
 	Loop     *hottype.HotKey `json:"loop"`     // null: not a loop
 	Allowed  *float64        `json:"allowed_per_second"`
 	Denied   *float64        `json:"denied_per_second"`
-	Served   *float64        `json:"served_per_second"` // allowed requests that a response cache answered
+	Served   *float64        `json:"served_per_second"` // requests that a response cache answered, not in Allowed
 	// Senders is null if the key is not among the heaviest hot keys.
 	Senders  *sendersView  `json:"senders"`
 	Override *changes.View `json:"override"`
@@ -51,8 +51,10 @@ type ruleView struct {
 }
 
 type appliedLimit struct {
-	Source  string     `json:"source"` // override, rule, client_fixed, client_sliding, ip_fixed, ip_sliding
+	// Source is override, rule, client_fixed, client_sliding, ip_fixed, ip_sliding or ip_in_flight.
+	Source  string     `json:"source"`
 	Applies bool       `json:"applies"`
+	Denies  bool       `json:"denies,omitempty"` // recent requests of a client
 	Why     string     `json:"why"`
 	Limit   *limitView `json:"limit"`
 }
@@ -202,38 +204,6 @@ func malformedLimit(rule *rules.Rule, l appliedLimit, shadow bool) appliedLimit 
 		l.Limit.Mode, l.Why = hottype.ModeShadow, l.Why+", and the override lets the limit only watch"
 	}
 	return l
-}
-
-func ipLimits(ip rules.IPLimits, o *rules.Override) []appliedLimit {
-	return windowLimits("ip", ip.Fixed, ip.Sliding, o,
-		"every client is held to it, whatever it asks for, but for exempt addresses")
-}
-
-// ruleWindowLimits returns the windows of each client for the requests of a rule, which may be nil.
-func ruleWindowLimits(rule *rules.Rule, o *rules.Override) []appliedLimit {
-	if rule == nil || rule.PerClient == nil {
-		return nil
-	}
-	return windowLimits("client", rule.PerClient.Fixed, rule.PerClient.Sliding, o,
-		"every client is held to it by the rule, hot or not, but for exempt addresses and classes with windows of their own")
-}
-
-func windowLimits(of string, fixed, sliding *rules.ClientWindow, o *rules.Override, why string) []appliedLimit {
-	var out []appliedLimit
-	for _, w := range []struct {
-		source string
-		window *rules.ClientWindow
-	}{{of + "_fixed", fixed}, {of + "_sliding", sliding}} {
-		if w.window == nil {
-			continue
-		}
-		l := appliedLimit{Source: w.source, Applies: true, Why: why, Limit: viewWindow(w.window)}
-		if o != nil && (o.Action == rules.ActionExempt || o.Action == rules.ActionBlock) {
-			l.Applies, l.Why = false, "the override stands before it"
-		}
-		out = append(out, l)
-	}
-	return out
 }
 
 // maxParts is the number of names in a list of senders.

@@ -70,14 +70,9 @@ func (b adaptiveBounds) limitWithOverride(o *rules.Override, ruled *limitView) *
 // windowsOf returns the window of a client that allows less in the long run, or nil if clients have no window. class is
 // the class of the client, or "".
 func windowsOf(set *rules.Set, class string) *limitView {
-	fixed, sliding := set.IP.Fixed, set.IP.Sliding
-	for _, c := range set.Classes {
-		if c.Name == class {
-			fixed, sliding = cmp.Or(c.Fixed, fixed), cmp.Or(c.Sliding, sliding)
-		}
-	}
+	ip, _ := limitsOfClass(set, class)
 	var least *limitView
-	for _, w := range []*rules.ClientWindow{fixed, sliding} {
+	for _, w := range []*rules.ClientWindow{ip.Fixed, ip.Sliding} {
 		if w == nil {
 			continue
 		}
@@ -86,6 +81,98 @@ func windowsOf(set *rules.Set, class string) *limitView {
 		}
 	}
 	return least
+}
+
+// limitsOfClass returns the limits of the clients of a class over all their requests, and the class, or nil if the rules
+// have no class of that name.
+func limitsOfClass(set *rules.Set, name string) (ip rules.IPLimits, class *rules.Class) {
+	ip = set.IP
+	for _, c := range set.Classes {
+		if c.Name == name {
+			ip.Fixed, ip.Sliding, class = cmp.Or(c.Fixed, ip.Fixed), cmp.Or(c.Sliding, ip.Sliding), c
+			ip.InFlight = cmp.Or(c.InFlight, ip.InFlight)
+		}
+	}
+	return ip, class
+}
+
+// clientLimits returns the limits of a client over all its requests, and the windows of the rules by which it was
+// recently denied. denied is nil if it was not, and o is its override or nil.
+func (s *Service) clientLimits(denied *DeniedClient, o *changes.View) []appliedLimit {
+	if denied == nil {
+		denied = &DeniedClient{}
+	}
+	set := s.cfg.Rules()
+	ip, class := limitsOfClass(set, denied.Class)
+	list := append([]appliedLimit{}, windowLimits("ip", ip.Fixed, ip.Sliding, nil, "over all its requests")...)
+	if ip.InFlight != nil {
+		list = append(list, appliedLimit{Source: hottype.ReasonIPInFlight.String(), Applies: true,
+			Why: "over all its requests", Limit: adaptiveBounds{}.viewLimit(rules.Limit{InFlight: ip.InFlight})})
+	}
+	seen := map[*rules.Rule]bool{nil: true}
+	for _, k := range denied.Keys {
+		rule := set.RuleFor(k.Key.Resource())
+		if seen[rule] {
+			continue
+		}
+		seen[rule] = true
+		if w := rule.WindowsFor(class); w != nil {
+			list = append(list, windowLimits("client", w.Fixed, w.Sliding, nil, "by the rule "+rule.Name)...)
+		}
+	}
+	for i := range list {
+		l := &list[i]
+		if overridesClient(o, l.Source) {
+			l.Applies, l.Why = false, "the override stands before it"
+		}
+		l.Denies = l.Applies &&
+			slices.ContainsFunc(denied.Reasons, func(r partView) bool { return r.Name == l.Source })
+	}
+	return list
+}
+
+// overridesClient reports whether the override of a client takes the place of a limit of that source: a limit replaces
+// the windows over all requests, an exemption every limit over all requests, and a block every limit.
+func overridesClient(o *changes.View, source string) bool {
+	switch {
+	case o == nil || o.KeepsLimit():
+		return false
+	case o.Action == rules.ActionLimit:
+		return source == hottype.ReasonIPFixed.String() || source == hottype.ReasonIPSliding.String()
+	}
+	return o.Action == rules.ActionBlock || strings.HasPrefix(source, "ip_")
+}
+
+func ipLimits(ip rules.IPLimits, o *rules.Override) []appliedLimit {
+	return windowLimits("ip", ip.Fixed, ip.Sliding, o,
+		"every client is held to it, whatever it asks for, but for exempt addresses")
+}
+
+// ruleWindowLimits returns the windows of each client for the requests of a rule, which may be nil.
+func ruleWindowLimits(rule *rules.Rule, o *rules.Override) []appliedLimit {
+	if rule == nil || rule.PerClient == nil {
+		return nil
+	}
+	return windowLimits("client", rule.PerClient.Fixed, rule.PerClient.Sliding, o,
+		"every client is held to it by the rule, hot or not, but for exempt addresses and classes with windows of their own")
+}
+
+func windowLimits(of string, fixed, sliding *rules.ClientWindow, o *rules.Override, why string) []appliedLimit {
+	var out []appliedLimit
+	for _, w := range []struct {
+		source string
+		window *rules.ClientWindow
+	}{{of + "_fixed", fixed}, {of + "_sliding", sliding}} {
+		if w.window == nil {
+			continue
+		}
+		l := appliedLimit{Source: w.source, Applies: true, Why: why, Limit: viewWindow(w.window)}
+		if o != nil && (o.Action == rules.ActionExempt || o.Action == rules.ActionBlock) {
+			l.Applies, l.Why = false, "the override stands before it"
+		}
+		out = append(out, l)
+	}
+	return out
 }
 
 // IsListed reports whether the target of an override is in a list of the page now.

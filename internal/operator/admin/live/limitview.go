@@ -39,8 +39,8 @@ type HotKey struct {
 	Threshold float64 `json:"threshold"`
 	// Spark is the rate in the last minute. It is set in lists that a request asks for.
 	Spark []float64 `json:"spark,omitempty"`
-	// Allowed, Denied and Served are null while no limiter has reported the key. Served counts the requests of Allowed
-	// that a response cache answered.
+	// Allowed, Denied and Served are null while no limiter has reported the key. Served counts the requests that a
+	// response cache answered; they are not in Allowed.
 	Allowed  *float64      `json:"allowed_per_second"`
 	Denied   *float64      `json:"denied_per_second"`
 	Served   *float64      `json:"served_per_second"`
@@ -69,8 +69,10 @@ type limitView struct {
 // Totals describes the whole namespace in one second. The speeds are null while no limiter has reported twice.
 type Totals struct {
 	Requests *float64 `json:"requests_per_second"`
-	Allowed  *float64 `json:"allowed_per_second"`
-	Denied   *float64 `json:"denied_per_second"`
+	// Allowed leaves out Served, the requests that response caches answered.
+	Allowed *float64 `json:"allowed_per_second"`
+	Served  *float64 `json:"served_per_second"`
+	Denied  *float64 `json:"denied_per_second"`
 	// DeniedBy splits Denied by reason.
 	DeniedBy map[string]float64 `json:"denied_by"`
 	HotKeys  int                `json:"hot_keys"`

@@ -2,12 +2,10 @@ package live
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -30,8 +28,10 @@ type instance struct {
 
 // speed holds what one limiter decides, or several limiters together (see totalSpeed). Its numbers are per second, but
 // those of Hits are also totals since the start of the limiter, and Limiters is the number of limiters in the sums.
+// Allowed leaves out Served, the requests that a response cache answered.
 type speed struct {
 	Allowed  float64
+	Served   float64
 	Denied   [report.NumReasons]float64
 	OfClient float64 // denials sampled by report.Limiter.DeniedClients
 	Keys     map[hottype.Key]keySpeed
@@ -40,7 +40,10 @@ type speed struct {
 	Known    bool // the sums include the speed of a limiter
 }
 
+// keySpeed holds the decisions on one key. As in speed, Allowed leaves out Served.
 type keySpeed struct{ Allowed, Denied, Served float64 }
+
+func (k keySpeed) requests() float64 { return k.Allowed + k.Denied + k.Served }
 
 const (
 	// minReportInterval is the shortest interval between two reports from which a speed is computed. Shorter ones are
@@ -116,18 +119,20 @@ func (in *instance) update(now time.Time, rep report.Limiter) {
 		*in = *newInstance(now, rep) // its clock jumped
 		return
 	}
-	sp := speed{Allowed: perSecond(counterGrowth(in.last.Allowed, rep.Allowed), apart),
-		Keys: make(map[hottype.Key]keySpeed, len(rep.Keys))}
+	sp := speed{Keys: make(map[hottype.Key]keySpeed, len(rep.Keys))}
+	allowed, served := counterGrowth(in.last.Allowed, rep.Allowed), counterGrowth(in.last.Served, rep.Served)
+	sp.Allowed, sp.Served = perSecond(without(allowed, served), apart), perSecond(served, apart)
 	for r, n := range rep.Denied.All() {
 		sp.Denied[r] = perSecond(counterGrowth(in.last.Denied[r], n), apart)
 	}
 	sp.OfClient = perSecond(counterGrowth(in.last.ClientDenials, rep.ClientDenials), apart)
 	for _, k := range rep.Keys {
 		was := in.keys[k.Key]
+		served := counterGrowth(was.Cached, k.Cached)
 		sp.Keys[cmp.Or(k.Full, k.Key)] = keySpeed{
-			Allowed: perSecond(counterGrowth(was.Allowed, k.Allowed), apart),
+			Allowed: perSecond(without(counterGrowth(was.Allowed, k.Allowed), served), apart),
 			Denied:  perSecond(counterGrowth(was.Denied, k.Denied), apart),
-			Served:  perSecond(counterGrowth(was.Cached, k.Cached), apart),
+			Served:  perSecond(served, apart),
 		}
 	}
 	sp.Hits = hitsOf(rep)
@@ -150,6 +155,7 @@ func (r *rates) totalSpeed(now time.Time) speed {
 		sum.Limiters++
 		sum.Known = sum.Known || in.hasSpeed
 		sum.Allowed += in.speed.Allowed
+		sum.Served += in.speed.Served
 		for i := range sum.Denied {
 			sum.Denied[i] += in.speed.Denied[i]
 		}
@@ -201,10 +207,11 @@ func counterGrowth(before, after uint64) uint64 {
 	return after - before
 }
 
-func perSecond(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }
+// without returns allowed without the part of it that was served. Counters are not read at the same instant, so the
+// part may be greater than the whole.
+func without(allowed, served uint64) uint64 { return allowed - min(allowed, served) }
 
-// maxHottest is the number of keys of a cost that Hottest returns.
-const maxHottest = 100
+func perSecond(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
 // Overview holds the numbers of hot keys and loops of the namespace.
 type Overview struct {
@@ -252,40 +259,4 @@ func (s *Service) Overview() Overview {
 		}
 	}
 	return o
-}
-
-// Hottest holds hot keys for metrics, each key of a rule once, because equal series fail a scrape.
-type Hottest struct {
-	Requests []hottype.HotKey // of rules that count requests
-	Costs    []KeyCost
-}
-
-// KeyCost is what the requests of a hot key cost.
-type KeyCost struct {
-	Key  hottype.Key  `label:"key"`
-	Rule string       `label:"rule"`
-	Cost hottype.Cost `label:"cost"`
-	Rate float64      `metric:"hotparam_hot_key_cost" help:"Cost per second of the 100 hottest keys of rules that count a cost: seconds of time, bytes, or the number in a field of the response."`
-}
-
-// Hottest returns the 100 hot keys of each cost with the highest rates.
-func (s *Service) Hottest() (top Hottest) {
-	sorted := slices.Clone(s.cfg.Hot())
-	hotset.Sort(sorted)
-	type id struct{ key, rule string }
-	seen := map[id]bool{}
-	sorted = slices.DeleteFunc(sorted, func(h hottype.HotKey) bool {
-		k := id{string(h.Key), h.Rule}
-		was := seen[k]
-		seen[k] = true
-		return was
-	})
-	for _, h := range hotset.FirstOfEachCost(sorted, maxHottest) {
-		if h.Cost.IsRequests() {
-			top.Requests = append(top.Requests, h)
-		} else {
-			top.Costs = append(top.Costs, KeyCost{h.Key, h.Rule, h.Cost, h.Rate})
-		}
-	}
-	return top
 }

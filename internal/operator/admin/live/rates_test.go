@@ -11,11 +11,12 @@ import (
 
 var t0 = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// at is a report of limiter "a" some time after t0.
+// at is a report of limiter "a" some time after t0. Beside the allowed requests a response cache served as many requests
+// of key as the limiter allowed.
 func at(after time.Duration, allowed, hot, key uint64) report.Limiter {
-	return report.Limiter{Instance: "a", At: t0.Add(after), Allowed: allowed,
+	return report.Limiter{Instance: "a", At: t0.Add(after), Allowed: allowed + key, Served: key,
 		Denied: report.Denials{hottype.ReasonHot: hot},
-		Keys:   []report.KeyDecisions{{Key: "topic?id=42", Allowed: key, Cached: key}}}
+		Keys:   []report.KeyDecisions{{Key: "topic?id=42", Allowed: 2 * key, Cached: key}}}
 }
 
 func TestRates_FollowReports(t *testing.T) {
@@ -46,7 +47,7 @@ func TestRates_FollowReports(t *testing.T) {
 		now := t0.Add(c.now)
 		r.add(now, []report.Limiter{c.report})
 		sp := r.totalSpeed(now)
-		if sp.Known != c.known || sp.Limiters != c.limiters || sp.Allowed != c.allowed ||
+		if sp.Known != c.known || sp.Limiters != c.limiters || sp.Allowed != c.allowed || sp.Served != c.keySeen ||
 			sp.Denied[hottype.ReasonHot] != c.denied ||
 			sp.Keys["topic?id=42"] != (keySpeed{Allowed: c.keySeen, Served: c.keySeen}) {
 			t.Errorf("line %d: %+v", i, sp)

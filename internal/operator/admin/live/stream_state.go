@@ -190,7 +190,8 @@ func viewTotals(sp speed) Totals {
 		v.DeniedBy[r.String()] = *web.Rounded(sp.Denied[r])
 		denied += sp.Denied[r]
 	}
-	v.Requests, v.Allowed, v.Denied = web.Rounded(sp.Allowed+denied), web.Rounded(sp.Allowed), web.Rounded(denied)
+	v.Requests, v.Denied = web.Rounded(sp.Allowed+sp.Served+denied), web.Rounded(denied)
+	v.Allowed, v.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Served)
 	return v
 }
 

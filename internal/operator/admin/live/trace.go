@@ -24,6 +24,8 @@ type Client struct {
 	Override *changes.View `json:"override"` // null without one
 	// Limit is the limit in force for it, or null if it has no limit.
 	Limit *limitView `json:"limit"`
+	// Limits are the limits of its requests, those of rules only if the rules' windows recently denied it.
+	Limits []appliedLimit `json:"limits"`
 	// Denied holds its part of a sample of the last minute's denials, or null if it has none.
 	Denied *DeniedClient `json:"denied"`
 	Trace  *Trace        `json:"trace"` // null: it is not traced
@@ -76,6 +78,7 @@ func (s *Service) getClient(w http.ResponseWriter, r *http.Request) error {
 	if i := slices.IndexFunc(denied, func(d DeniedClient) bool { return d.Client == a.Client }); i >= 0 {
 		a.Denied = &denied[i]
 	}
+	a.Limits = s.clientLimits(a.Denied, a.Override)
 	a.Limit, _ = s.limitsOf(targetOf(a.Kind, a.Client), now)
 	a.Trace = s.traceClient(a.Client, now)
 	return web.WriteJSON(w, http.StatusOK, a)

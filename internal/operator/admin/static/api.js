@@ -23,8 +23,14 @@ export const outside = (pathname) => pathname.slice(prefix.length);
 // refuse to fetch URLs with a password.
 export const at = (path) => new URL(inside(path), location.origin);
 
+// signedOut is true once the server refused the credentials of the browser, as after they expired. The page then sends
+// no more requests, because browsers ask for a password at every refusal; a person loads it again.
+let signedOut = false;
+const refusal = "The server does not accept your sign-in any more.";
+
 // call sends a body as JSON, or as the type that headers names.
 async function call(method, path, body, headers = body ? { "Content-Type": "application/json" } : {}) {
+  if (signedOut) throw new Problem({ detail: refusal, remedy: "Sign in again." });
   let answer;
   try {
     answer = await fetch(at(path), {
@@ -36,6 +42,7 @@ async function call(method, path, body, headers = body ? { "Content-Type": "appl
     const remedy = method === "GET" ? "Try again when it is back." : "Nothing was changed; try again when it is back.";
     throw new Problem({ detail: "The server cannot be reached.", remedy });
   }
+  signedOut = answer.status === 401;
   if (answer.status === 204) return { change: Number(answer.headers.get("Hotparam-Revision")) };
   const json = await answer.json().catch(() => ({ detail: `The server answered ${answer.status}.` }));
   if (!answer.ok) throw new Problem(json);
@@ -78,7 +85,7 @@ const over = (version) => (version == null ? {} : { "If-Match": `"${version}"` }
 
 // The server refuses a change that reaches much with the field confirm; secondWord in dialog.js then asks the person,
 // and calls again with true. row names the list that the target was taken from.
-export const putOverride = (override, { id, version, row, confirm }) =>
+export const putOverride = (override, { id, version, row, confirm } = {}) =>
   call("PUT", (id ? path(id) : "/v1/overrides") + query({ confirm, row }), override,
     { "Content-Type": "application/json", ...over(version) });
 // tryOverride returns the reach of an override and the warnings about it, and changes nothing.
@@ -122,7 +129,7 @@ const silentAfter = 6000;
 const againAfter = 3000;
 
 // follow calls handlers by event name. It also calls handlers.alive with true on each event, and with false when the
-// connection breaks or is silent.
+// connection breaks or is silent, and handlers.refused with a sentence when the server refuses the credentials.
 export function follow(path, handlers) {
   let source, heard = 0, retry = 0;
 
@@ -137,10 +144,13 @@ export function follow(path, handlers) {
         handlers[name](JSON.parse(e.data));
       });
     }
-    source.addEventListener("error", () => {
+    source.addEventListener("error", async () => {
       handlers.alive(false);
-      // The source is closed if the server refused it by its status or type; browsers do not retry then.
-      if (source.readyState === EventSource.CLOSED) retry = setTimeout(open, againAfter);
+      // The source is closed if the server refused it by its status or type. Browsers do not retry then, and do not
+      // tell the status. The same credentials are shown once more to learn it.
+      if (source.readyState !== EventSource.CLOSED) return;
+      await call("GET", "/v1/caller", undefined, { Accept: "application/json" }).catch(() => {});
+      if (!signedOut) retry = setTimeout(open, againAfter);
     });
     heard = performance.now();
   }
@@ -150,9 +160,20 @@ export function follow(path, handlers) {
   // one server.
   addEventListener("pagehide", () => source.close());
   addEventListener("pageshow", (e) => e.persisted && open());
-  setInterval(() => {
-    if (performance.now() - heard < silentAfter) return;
+  const watch = setInterval(() => {
+    if (signedOut) {
+      clearInterval(watch);
+      source.close();
+      return handlers.refused(refusal);
+    }
+    if (performance.now() - heard < silentAfter) return undefined;
     handlers.alive(false);
-    open();
+    return open();
   }, 1000);
 }
+
+// The clock of the server, by which the times in its responses are; the clock of the browser may differ by minutes.
+let ahead = 0; // milliseconds of the server's clock before the browser's
+
+export const setServerTime = (at) => { ahead = Date.parse(at) - Date.now(); };
+export const serverNow = () => Date.now() + ahead;

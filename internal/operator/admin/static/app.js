@@ -1,6 +1,8 @@
 // App: joins the live stream to the views, and a person's actions to the API.
 
-import { deleteOverride, enforceOverride, follow, getJSON, inside, me, putOverride, undoOverride } from "./api.js";
+import {
+  deleteOverride, enforceOverride, follow, getJSON, inside, me, putOverride, setServerTime, undoOverride,
+} from "./api.js";
 import { OverrideDialog, secondWord } from "./dialog.js";
 import { AuditView, lag } from "./audit.js";
 import { ClientView } from "./client.js";
@@ -15,7 +17,7 @@ import { steady } from "./still.js";
 import { Toast } from "./toast.js";
 import { $, clock, el, overrideText, plainKey, setText, targetNode } from "./text.js";
 
-let writable = false, alive = false, latest = null;
+let writable = false, alive = false, latest = null, refused = "";
 
 const now = new NowView(actOnHot);
 const key = new KeyView(actOnHot, set);
@@ -55,10 +57,15 @@ follow("/v1/events", {
     alive = yes;
     steady(showLine);
   },
+  refused(why) {
+    [alive, refused] = [false, why];
+    steady(showLine);
+  },
 });
 
 function show(s) {
   latest = s;
+  setServerTime(s.at);
   audit.state(s);
   past.state(s);
   overrides.setTotal(s.totals.overrides);
@@ -78,12 +85,17 @@ function showLine() {
   if (alive && latest?.lagging.length) {
     items.push(pill("limiters", `${latest.lagging.length} of ${latest.totals.limiters} lag`, false));
   }
-  $("status").replaceChildren(pill(alive ? "live" : latest ? "reconnecting" : "connecting", "", alive), ...items);
+  const state = alive ? "live" : refused ? "signed out" : latest ? "reconnecting" : "connecting";
+  $("status").replaceChildren(pill(state, "", alive), ...items);
   document.body.classList.toggle("stale", !alive && latest != null);
   const banner = $("banner");
-  banner.hidden = alive || latest == null;
+  banner.hidden = alive || (latest == null && !refused);
   if (banner.hidden) return;
-  setText(banner, `The connection to the server is lost; trying again. This page is of ${clock(latest.at)}.`);
+  const lost = refused || "The connection to the server is lost; trying again.";
+  const again = refused && el("button", { type: "button", class: "small", onclick: () => location.reload() },
+    "Sign in again");
+  const since = latest ? ` This page is of ${clock(latest.at)}. ` : " ";
+  banner.replaceChildren(lost + since, again);
 }
 
 // offerChanges shows the controls that change something to callers who may use them.

@@ -85,7 +85,8 @@ function upstreamRow(u) {
   const latency = `${Math.round(u.latency_seconds * 1000)} ms of ${Math.round(u.target_seconds * 1000)} ms`;
   const lost = u.unreachable && "its target cannot be met by any limit";
   const late = u.missed && !u.unreachable && "misses its target";
-  return row(!u.missed, plainKey(u.name), [bears, latency, late, plainKey(u.why), lost].filter(Boolean).join(" · "));
+  const why = u.why !== "not limited" && plainKey(u.why); // that is said already
+  return row(!u.missed, plainKey(u.name), [bears, latency, late, why, lost].filter(Boolean).join(" · "));
 }
 
 const row = (ok, name, text) => el("li", { class: ok ? "good" : "poor" },

@@ -1,4 +1,4 @@
-// Chart: allowed and denied requests of a span until now, stacked, on a canvas, with the rate and the limit as lines
+// Chart: allowed, served and denied requests of a span, stacked, on a canvas, with the rate and the limit as lines
 // where they are known. The rate of a rule that counts another cost has an axis of its own at the right. Colours come
 // from the style sheet, so the chart follows the colour scheme.
 
@@ -28,7 +28,10 @@ export class Chart {
   // of sets the cost in whose units the rates of points are, or "" if they are of requests.
   of(cost) { this.#cost = cost; }
 
-  // set shows points; at is milliseconds since 1970. rate and limit may be null.
+  // hasServed reports whether a response cache answered some requests.
+  hasServed() { return this.#points.some((p) => p.served > 0); }
+
+  // set shows points; at is milliseconds since 1970. rate and limit may be null, and served may be absent.
   set(points) {
     this.#points = points;
     this.draw();
@@ -54,7 +57,8 @@ export class Chart {
     this.#grid(c, frame);
     for (const run of runs(this.#points, this.#gap)) {
       this.#area(c, frame, run, () => 0, (p) => p.allowed, colour("--allowed"));
-      this.#area(c, frame, run, (p) => p.allowed, (p) => p.allowed + p.denied, colour("--denied"));
+      this.#area(c, frame, run, (p) => p.allowed, passed, colour("--served"));
+      this.#area(c, frame, run, passed, all, colour("--denied"));
       this.#curve(c, frame, run, (p) => p.rate, { y: frame.yRate, colour: colour("--accent"), dashes: [] });
       this.#curve(c, frame, run, (p) => p.limit, { y: frame.y, colour: colour("--ink"), dashes: [5, 4] });
     }
@@ -62,8 +66,9 @@ export class Chart {
     this.#hover(c, frame);
     const last = this.#points.at(-1);
     if (!last) return;
+    const served = last.served > 0 ? `, ${rate(last.served)} from the cache` : "";
     const cost = this.#cost && last.rate != null ? `; the key costs ${costRate(last.rate, this.#cost)}` : "";
-    const end = `${rate(last.allowed)} allowed and ${rate(last.denied)} denied${cost}`;
+    const end = `${rate(last.allowed)} allowed${served} and ${rate(last.denied)} denied${cost}`;
     this.#canvas.setAttribute("aria-label", `Requests a second; at the end ${end}`);
   }
 
@@ -71,7 +76,7 @@ export class Chart {
   #frame({ w, h, colour, font }) {
     const end = this.#points.at(-1)?.at ?? Date.now();
     const most = (least, of) => roundUp(1.08 * Math.max(least, ...this.#points.map(of)));
-    const top = most(3, (p) => Math.max(p.allowed + p.denied, this.#cost ? 0 : p.rate ?? 0, p.limit ?? 0));
+    const top = most(3, (p) => Math.max(all(p), this.#cost ? 0 : p.rate ?? 0, p.limit ?? 0));
     const topRate = this.#cost ? most(1e-6, (p) => p.rate ?? 0) : top;
     const right = w - (this.#cost ? costMargin : margin.right), bottom = h - margin.bottom;
     return {
@@ -120,7 +125,8 @@ export class Chart {
     c.strokeStyle = colour;
     c.lineWidth = 1.75;
     c.lineJoin = "round";
-    if (points.some((p) => high(p) > low(p))) c.stroke();
+    if (!points.some((p) => high(p) > low(p))) return;
+    c.stroke();
     for (const p of points.toReversed()) c.lineTo(f.x(p.at), f.y(low(p)));
     c.closePath();
     c.globalAlpha = 0.22;
@@ -168,6 +174,7 @@ export class Chart {
     this.#tip.replaceChildren(
       el("strong", {}, clock(near.at)),
       el("span", { class: "key-allowed" }, `${rate(near.allowed)} allowed/s`),
+      ...(near.served > 0 ? [el("span", { class: "key-served" }, `${rate(near.served)} from the cache/s`)] : []),
       el("span", { class: "key-denied" }, `${rate(near.denied)} denied/s`),
       ...(near.rate == null ? [] : [el("span", { class: "key-rate" }, `${cellRate(near.rate, this.#cost)} rate`)]),
       ...(near.limit == null ? [] : [el("span", { class: "key-limit" }, `${rate(near.limit)} limit`)]));
@@ -175,6 +182,10 @@ export class Chart {
     this.#tip.style.left = `${x}px`; // by the object model, because the policy forbids styles only in markup
   }
 }
+
+// passed returns the requests of a point that were not denied, and all returns all its requests.
+const passed = (p) => p.allowed + (p.served ?? 0);
+const all = (p) => passed(p) + p.denied;
 
 // redrawn calls draw whenever the size of a canvas or the colour scheme changes.
 export function redrawn(canvas, draw) {

@@ -2,6 +2,7 @@
 // the client's requests and their decisions.
 
 import { getJSON, inQuery, traceClient } from "./api.js";
+import { limitLine } from "./key.js";
 import { clientActs } from "./lists.js";
 import { reasons } from "./reasons.js";
 import { isHeld } from "./still.js";
@@ -82,10 +83,9 @@ export class ClientView {
       `${rate(c.denied.denied_per_second)}/s: `, c.denied.reasons.map((r) => reasons[r.name] ?? r.name).join(", "),
       el("span", { class: "note" }, [c.denied.network, c.denied.class && `class ${plainKey(c.denied.class)}`]
         .filter(Boolean).join(" · ")));
-    $("client-holds").replaceChildren(...[held, denied].filter(Boolean));
-    if (!held && !denied) {
-      $("client-holds").append(el("li", { class: "note" }, "No override: the rules' limits of clients apply."));
-    }
+    const holds = [held, ...c.limits.map(limitLine), denied].filter(Boolean);
+    if (holds.length === 0) holds.push(el("li", { class: "note" }, "No override and no limit of clients applies."));
+    $("client-holds").replaceChildren(...holds);
   }
 }
 

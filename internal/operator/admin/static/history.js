@@ -1,7 +1,7 @@
 // History: when the heaviest keys of an hour, a day or a week were requested, the events of that time, and any of its
 // minutes in numbers.
 
-import { getJSON, inside } from "./api.js";
+import { getJSON, inside, serverNow } from "./api.js";
 import { item } from "./feed.js";
 import { Heatmap } from "./heatmap.js";
 import {
@@ -77,7 +77,7 @@ export class HistoryView {
   #zoom({ at, until }) {
     if (this.#step === 60) return this.#minute(at);
     const wide = this.#step >= 3600 ? spans.day : 3 * spans.hour;
-    const to = Math.min(Math.floor(Date.now() / 1000), Math.floor((at + until) / 2000 + wide / 2));
+    const to = Math.min(Math.floor(serverNow() / 1000), Math.floor((at + until) / 2000 + wide / 2));
     return this.#go(`/history?from=${to - wide}&to=${to}`);
   }
 
@@ -109,7 +109,7 @@ const some = (n) => (n == null ? "–" : count(n));
 
 function span() {
   const query = new URLSearchParams(location.search);
-  const now = Math.floor(Date.now() / 1000);
+  const now = Math.floor(serverNow() / 1000);
   const [from, to] = ["from", "to"].map((name) => Number(query.get(name)));
   if (Number.isInteger(from) && Number.isInteger(to) && 0 < from && from < to) return { from, to };
   return { from: now - (spans[query.get("last")] ?? spans.day), to: now };

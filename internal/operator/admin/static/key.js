@@ -1,6 +1,6 @@
 // Key: everything that is known about one key, at an address of its own.
 
-import { getJSON, inQuery, inside } from "./api.js";
+import { getJSON, inQuery, inside, serverNow } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
 import {
   $, cellRate, clientLink, clientsText, clock, count, decoded, el, keyNode, otherThan,
@@ -86,16 +86,20 @@ export class KeyView {
     const why = k.hot && found?.why ? ` · by ${found.why}` : "";
     setText($("key-since"), found ? `since ${clock(found.since)}${why}` : "");
     const cost = costOf(k);
-    setText($("key-rate"), found ? cellRate(found.rate, cost) : "–");
-    $("key-rate-unit").hidden = cost !== "";
+    const pace = paceOf(k);
+    setText($("key-rate"), cellRate(pace, cost));
+    $("key-rate-unit").hidden = cost !== "" || pace == null;
     setText($("key-rate-legend"), cost ? "Cost, at the right" : "Rate");
     this.#chart.of(cost);
     const over = found && k.rule && (k.rule.cost ?? "") === cost && times(found.rate, k.rule.hot_rate, "threshold");
     const past = found && times(found.rate, found.baseline, "its baseline");
     setText($("key-times"), found ? [over, past, clientsText(found)].filter(Boolean).join(" · ") : "");
-    setText($("key-allowed"), rate(k.allowed_per_second));
+    for (const name of ["allowed", "denied"]) {
+      const known = k[`${name}_per_second`];
+      setText($(`key-${name}`), rate(known));
+      $(`key-${name}-unit`).hidden = known == null;
+    }
     setText($("key-served"), k.served_per_second > 0 ? `${rate(k.served_per_second)}/s from the cache` : "");
-    setText($("key-denied"), rate(k.denied_per_second));
     this.#showSenders(k.senders, found);
     if (!this.#day) setText($("key-chart-note"), drawnText(k));
     $("key-limits").replaceChildren(...[overrideLine(k), triedLine(k), ...k.limits.map(limitLine)].filter(Boolean));
@@ -131,7 +135,7 @@ export class KeyView {
     this.#chart.set([]);
     const path = this.#path;
     try {
-      const from = Math.floor(Date.now() / 1000) - 86400;
+      const from = Math.floor(serverNow() / 1000) - 86400;
       const { keys } = await getJSON(`/v1/history?limit=2000&from=${from}&key=${inQuery(path)}`);
       if (path !== this.#path || !this.#day) return undefined;
       const cost = this.#known ? costOf(this.#known) : "";
@@ -179,6 +183,15 @@ function drawnText(k) {
 // costOf returns the cost in whose units the rate of a key is, or "" if it is of requests.
 const costOf = (k) => (k.detected ?? k.loop ?? k.rule)?.cost ?? "";
 
+// paceOf returns the rate of a key in units of its cost: as it was detected, or as limiters decide on it, or null if
+// neither is known.
+function paceOf(k) {
+  const found = k.detected ?? k.loop;
+  if (found) return found.rate;
+  return costOf(k) || k.allowed_per_second == null ? null
+    : k.allowed_per_second + k.served_per_second + k.denied_per_second;
+}
+
 // hotOf returns a key as the buttons of a hot key take it.
 function hotOf(k) {
   const held = k.limits.find((l) => l.limit && (l.source === "override" || l.source === "rule"));
@@ -190,13 +203,15 @@ function hotOf(k) {
 
 const sources = {
   override: "Override", rule: "Rule", client_fixed: "Per client and rule", client_sliding: "Per client and rule, long",
-  ip_fixed: "Per address", ip_sliding: "Per address, long",
+  ip_fixed: "Per address", ip_sliding: "Per address, long", ip_in_flight: "In flight per address",
 };
 
-function limitLine(l) {
+// limitLine shows a limit and why it applies or not. A limit of a client says whether it denies the client.
+export function limitLine(l) {
   return el("li", { class: l.applies ? "applies" : "rests" },
     el("b", {}, sources[l.source] ?? l.source), " ", el("span", {}, l.limit?.text ?? ""),
-    el("span", { class: "badge" }, l.applies ? "applies" : "does not apply"), el("span", { class: "note" }, l.why));
+    el("span", { class: "badge" }, l.denies ? "denies it now" : l.applies ? "applies" : "does not apply"),
+    el("span", { class: "note" }, l.why));
 }
 
 function overrideLine({ override: o }) {

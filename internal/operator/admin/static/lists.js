@@ -28,13 +28,14 @@ export function fillRows(body, rows, items, gone, idOf, make) {
 }
 
 // clientActs returns the buttons that set an override for a client or a network. A target holds client or cidr, and in
-// row the server's name of the list that it is taken from.
+// row the server's name of the list that it is taken from. Each button names its target's kind, because it may stand in
+// the row of a key.
 export function clientActs(target, act) {
-  const name = target.client ?? target.cidr;
+  const name = target.client ?? target.cidr, whom = target.client ? "client" : "network";
   const button = (kind, text) => el("button", {
-    type: "button", class: "small", "data-act": kind, "aria-label": `${text} ${plainKey(name)}`,
+    type: "button", class: "small", "data-act": kind, "aria-label": `${text} ${whom} ${plainKey(name)}`,
     onclick: () => act(kind, target),
-  }, text);
+  }, `${text} ${whom}`);
   return el("div", { class: "acts" }, button("limit", "Limit"), button("block", "Block"), button("exempt", "Exempt"));
 }
 

@@ -41,7 +41,9 @@ export class NowView {
   state(s, writable) {
     const t = s.totals;
     if (this.#latest && t.allowed_per_second != null) {
-      this.#chart.add({ at: Date.parse(s.at), allowed: t.allowed_per_second, denied: t.denied_per_second });
+      this.#chart.add({
+        at: Date.parse(s.at), allowed: t.allowed_per_second, served: t.served_per_second, denied: t.denied_per_second,
+      });
     }
     if (this.#latest) this.#hot.tick(s.hot);
     this.#latest = s;
@@ -64,7 +66,10 @@ export class NowView {
     setText($("denied"), rate(t.denied_per_second));
     setText($("hot-count"), rate(t.hot_keys));
     setText($("requests-note"), requestsNote(t));
-    setText($("allowed-note"), share(t.allowed_per_second, t.requests_per_second));
+    const unknown = t.requests_per_second == null;
+    for (const unit of document.querySelectorAll("#view-now .numbers small")) unit.hidden = unknown;
+    setText($("allowed-note"), allowedNote(t));
+    document.querySelector("#view-now .key-served").hidden = !this.#chart.hasServed();
     setText($("denied-note"), deniedBy(t));
     setText($("hot-note"), hotNote(t));
     named($("events"), s.hot);
@@ -75,6 +80,9 @@ export class NowView {
     this.#closest(s.closest);
   }
 }
+
+const allowedNote = ({ allowed_per_second: n, served_per_second: served, requests_per_second: all }) =>
+  [share(n, all), served > 0 && `${rate(served)}/s from the cache`].filter(Boolean).join(" · ");
 
 const share = (part, all) => (all > 0 ? `${((100 * part) / all).toFixed(part === all ? 0 : 1)} % of requests` : "");
 

@@ -4,7 +4,7 @@
 import {
   cell, count, el, lasting, overrideText, plainKey, rate, scheduleText, setText, targetNode, targetOf,
 } from "./text.js";
-import { getJSON, me, putOverride } from "./api.js";
+import { getJSON, me, putOverride, serverNow } from "./api.js";
 
 const longer = 3600_000; // milliseconds that "1 h longer" adds
 const every = 2000; // milliseconds between two polls of hits and of another page while the view is open
@@ -166,7 +166,8 @@ export class OverridesView {
       cell("Effect", "", el("span", { class: "badge" }, overrideText(o))),
       cell("Reason", "words", plainKey(o.reason || "–"),
         el("small", { class: "note" }, o.author ? `by ${plainKey(o.author)}` : "")),
-      cell("Holds", "", el("span", { class: "until" }), el("small", { class: "note" }, scheduleText(o.schedule))),
+      cell("Holds", "", el("span", { class: "until" }),
+        el("small", { class: "note schedule" }, scheduleText(o.schedule))),
       cell("Hits", "num", el("span", { class: "hits" }, "–"), el("small", { class: "note pace" }),
         el("small", { class: "note would" }), el("small", { class: "doubt" })),
       cell("", "actcell", mine ? el("div", { class: "acts" }, ...acts)
@@ -204,7 +205,7 @@ export class OverridesView {
       }
     }
     const refused = wrong.length ? ` Refused: ${wrong.slice(0, 3).join("; ")}` : "";
-    return this.#say([`Set ${set} of ${list.length} overrides.`, refused]);
+    return this.#say([`Set ${set} of ${list.length} override${list.length === 1 ? "" : "s"}.`, refused]);
   }
 }
 
@@ -220,7 +221,7 @@ export function fields(o) {
 
 // extended returns an override that ends an hour later, or in an hour if it has ended.
 export const extended = (o) => (
-  { ...fields(o), until: new Date(Math.max(Date.now(), Date.parse(o.until)) + longer).toISOString() });
+  { ...fields(o), until: new Date(Math.max(serverNow(), Date.parse(o.until)) + longer).toISOString() });
 
 // withoutHits returns an override as the stream has it, so that its row stays while only its hits grow.
 function withoutHits(o) {
@@ -236,8 +237,8 @@ export function wouldText(o) {
 }
 
 function holds(o) {
-  const left = Date.parse(o.until) - Date.now();
-  const turn = o.schedule && o.next ? lasting(Math.max(0, Date.parse(o.next) - Date.now())) : "";
+  const now = serverNow(), left = Date.parse(o.until) - now;
+  const turn = o.schedule && o.next ? lasting(Math.max(0, Date.parse(o.next) - now)) : "";
   if (turn) return o.active ? `active now, ${turn} left` : `next in ${turn}`;
   return !o.until ? "until removed" : left > 0 ? `${lasting(left)} left` : "ended";
 }

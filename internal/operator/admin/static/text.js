@@ -1,7 +1,7 @@
 // Text: how values become nodes and words. Everything that comes from the server reaches the page as text nodes through
 // these functions, because keys hold text that strangers typed into a URL.
 
-import { inside } from "./api.js";
+import { inside, serverNow } from "./api.js";
 
 // el makes an element. attributes are by name, children are nodes or strings.
 export function el(tag, attributes = {}, ...children) {
@@ -21,7 +21,8 @@ export const $ = (id) => document.getElementById(id);
 export const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
 
 // problemText writes the problem and its remedy.
-export const problemText = ({ message, remedy }) => [message, remedy].filter(Boolean).join(": ");
+export const problemText = ({ message, remedy }) =>
+  [message, remedy].filter(Boolean).join(message.endsWith(".") ? " " : ": ");
 
 // Characters that show nothing, or that change the order of other characters: controls, format characters (among them
 // all that turn the direction of text), line separators, private and unassigned characters, and the replacement
@@ -146,7 +147,7 @@ const clockFormat = new Intl.DateTimeFormat(undefined, {
 const dayFormat = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
 // clock writes the time of day, and before it the date if that is not today.
-export function clock(at, now = new Date()) {
+export function clock(at, now = new Date(serverNow())) {
   const t = new Date(at);
   const time = clockFormat.format(t);
   return t.toDateString() === now.toDateString() ? time : `${dayFormat.format(t)} ${time}`;
