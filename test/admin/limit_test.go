@@ -112,7 +112,7 @@ func TestLimitDialog_ProposesLimitInForce(t *testing.T) {
 		} else {
 			run(t, ctx, phone())
 		}
-		run(t, ctx, chromedp.Navigate(srv.URL), says("#hot-table tbody", "topic?id=1337"),
+		run(t, ctx, chromedp.Navigate(srv.URL), says("#hot-table tbody", "20/s, burst 25"),
 			until("document.querySelector('#heaviest').checkVisibility()"))
 		for _, c := range []struct{ row, name, rate, burst string }{
 			{"#hot-table", "topic?id=42", "20", "25"}, {"#hot-table", "topic?id=1337", "100", "200"},

@@ -107,7 +107,7 @@ func (s *Service) clientLimits(denied *DeniedClient, o *changes.View) []appliedL
 	list := append([]appliedLimit{}, windowLimits("ip", ip.Fixed, ip.Sliding, nil, "over all its requests")...)
 	if ip.InFlight != nil {
 		list = append(list, appliedLimit{Source: hottype.ReasonIPInFlight.String(), Applies: true,
-			Why: "over all its requests", Limit: adaptiveBounds{}.viewLimit(rules.Limit{InFlight: ip.InFlight})})
+			Why: "over all its requests", Limit: adaptiveBounds{}.viewLimit(rules.Limit{InFlight: ip.InFlight}, "")})
 	}
 	seen := map[*rules.Rule]bool{nil: true}
 	for _, k := range denied.Keys {

@@ -146,8 +146,8 @@ export function follow(path, handlers) {
     }
     source.addEventListener("error", async () => {
       handlers.alive(false);
-      // The source is closed if the server refused it by its status or type. Browsers do not retry then, and do not
-      // tell the status. The same credentials are shown once more to learn it.
+      // The source is closed if the server refused it by its status or type. Browsers do not retry then, and hide the
+      // status from pages. The same credentials are sent once more to learn it.
       if (source.readyState !== EventSource.CLOSED) return;
       await call("GET", "/v1/caller", undefined, { Accept: "application/json" }).catch(() => {});
       if (!signedOut) retry = setTimeout(open, againAfter);

@@ -15,6 +15,7 @@ import { Router } from "./router.js";
 import { perSecond } from "./hot.js";
 import { steady } from "./still.js";
 import { Toast } from "./toast.js";
+import { Verdict } from "./verdict.js";
 import { $, clock, el, overrideText, plainKey, setText, targetNode } from "./text.js";
 
 let writable = false, alive = false, latest = null, refused = "";
@@ -24,6 +25,7 @@ const key = new KeyView(actOnHot, set);
 const client = new ClientView(actOnHot);
 const audit = new AuditView();
 const notice = new Toast($("toast"));
+const verdict = new Verdict();
 const overrides = new OverridesView($("view-overrides"), actOnOverride, toast);
 const dialog = new OverrideDialog($("dialog"), set);
 const past = new HistoryView((path) => router.open(inside(path)));
@@ -66,6 +68,7 @@ follow("/v1/events", {
 function show(s) {
   latest = s;
   setServerTime(s.at);
+  verdict.show(s);
   audit.state(s);
   past.state(s);
   overrides.setTotal(s.totals.overrides);

@@ -9,7 +9,7 @@ const most = 200; // number of changes shown
 const every = 5000; // milliseconds between two polls while the view is open
 
 export class AuditView {
-  #timer = 0; #webhooks = new Webhooks($("webhooks"));
+  #timer = 0; #known = ""; #webhooks = new Webhooks($("webhooks"));
 
   show() {
     this.hide();
@@ -49,8 +49,12 @@ export class AuditView {
     try {
       answer = await getJSON(`/v1/audit?limit=${most}`);
     } catch (problem) {
+      this.#known = "";
       return setText($("audit-note"), problem.message);
     }
+    const known = JSON.stringify(answer);
+    if (known === this.#known) return undefined; // so that links keep the focus
+    this.#known = known;
     const rows = entries(answer);
     setText($("audit-note"), 
       [rows.length === 0 && "Nothing was changed.", answer.trouble ? "As last read." : "",

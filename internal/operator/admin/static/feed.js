@@ -16,10 +16,7 @@ export class Feed {
   reset(changes) {
     this.#list.replaceChildren();
     this.#last = 0;
-    // Screen readers do not read old news out.
-    this.#list.setAttribute("aria-live", "off");
     for (const c of changes) this.add(c);
-    requestAnimationFrame(() => this.#list.setAttribute("aria-live", "polite"));
   }
 
   add(change) {

@@ -7,7 +7,8 @@ import { drawSpark, spark } from "./chart.js";
 import { fillClients, fillRows } from "./lists.js";
 import { HeldList, steady } from "./still.js";
 import {
-  cell, cellRate, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, readableNode, setText, times,
+  cell, cellRate, count, countOf, el, keyLink, lasting, overrideText, percent, plainKey, rate, readableNode, setText,
+  speak, times,
 } from "./text.js";
 
 const slots = 60;
@@ -98,6 +99,7 @@ export class HotTable {
     // The column would be empty without a response cache.
     if (keys.some((h) => h.served_per_second > 0)) this.#table.classList.add("with-served");
     this.#tell(keys.length, matched);
+    if (this.#renew) speak(this.#section.querySelector("#hot-more").textContent || countOf(matched, "hot key"));
     [this.#now, this.#all] = [Date.parse(at), keys.length === matched && this.#find === ""];
     steady(() => this.#held.show(keys, this.#renew));
     this.#renew = false;

@@ -2,9 +2,10 @@
 // The table has pages of fifty. The first page comes with the stream; another page or a search is polled.
 
 import {
-  cell, count, el, lasting, overrideText, plainKey, rate, scheduleText, setText, targetNode, targetOf,
+  cell, count, countOf, el, lasting, overrideText, plainKey, rate, scheduleText, setText, speak, targetNode, targetOf,
 } from "./text.js";
 import { getJSON, me, putOverride, serverNow } from "./api.js";
+import { keepingFocus } from "./still.js";
 
 const longer = 3600_000; // milliseconds that "1 h longer" adds
 const every = 2000; // milliseconds between two polls of hits and of another page while the view is open
@@ -66,17 +67,19 @@ export class OverridesView {
   #turn(find, page) {
     [this.#find, this.#page] = [find, page];
     if (this.#isFirst) this.#fill(this.#first.slice(0, pageSize), this.#total);
-    this.#ask();
+    this.#ask(true);
   }
 
-  // ask fetches the page that is shown. An answer to an earlier question is dropped.
-  async #ask() {
+  // ask fetches the page that is shown; turned is true if a person has just chosen it. An answer to an earlier question
+  // is dropped.
+  async #ask(turned = false) {
     const asked = ++this.#asked;
     try {
       const query = new URLSearchParams({ limit: pageSize, offset: this.#page * pageSize, find: this.#find });
       const { overrides, matched } = await getJSON(`/v1/overrides?${query}`);
       if (asked !== this.#asked) return;
       if (!this.#isFirst) this.#fill(overrides.map(withoutHits), matched);
+      if (turned) speak(this.#find ? `${countOf(matched, "override")} found` : `page ${this.#page + 1}`);
       for (const o of overrides) {
         const row = this.#body.querySelector(`[data-id="${CSS.escape(o.id)}"]`);
         if (!row) continue;
@@ -130,7 +133,6 @@ export class OverridesView {
     this.#empty.textContent = writable
       ? "No override applies. Limit, block or exempt a hot key, or set an override before a key is hot."
       : "No override applies. Operators set overrides here if this process stores them, or else in the rules file.";
-    const focused = this.#focused();
     // Rows of unchanged overrides stay, so that a click reaches the row that the person saw.
     const rows = new Map();
     for (const o of overrides) {
@@ -138,17 +140,8 @@ export class OverridesView {
       rows.set(state, this.#rows.get(state) ?? this.#row(o));
     }
     this.#rows = rows;
-    this.#body.replaceChildren(...rows.values());
+    keepingFocus(this.#body, () => this.#body.replaceChildren(...rows.values()));
     this.#countDown();
-    const row = focused && this.#body.querySelector(`[data-id="${CSS.escape(focused.id)}"]`);
-    (row?.querySelector(`[data-act="${focused.act}"]`) ?? row?.querySelector("button"))?.focus();
-  }
-
-  // focused remembers the button in use, because changed rows are made again.
-  #focused() {
-    const button = document.activeElement;
-    if (!this.#body.contains(button)) return null;
-    return { id: button.closest("[data-id]")?.dataset.id ?? "", act: button.dataset.act };
   }
 
   #row(o) {
@@ -205,7 +198,7 @@ export class OverridesView {
       }
     }
     const refused = wrong.length ? ` Refused: ${wrong.slice(0, 3).join("; ")}` : "";
-    return this.#say([`Set ${set} of ${list.length} override${list.length === 1 ? "" : "s"}.`, refused]);
+    return this.#say([`Set ${set} of ${countOf(list.length, "override")}.`, refused]);
   }
 }
 

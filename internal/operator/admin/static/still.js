@@ -8,6 +8,29 @@ import { count, setText } from "./text.js";
 export const isHeld = (list) =>
   list.contains(document.activeElement) || list.matches(":hover") || document.querySelector("dialog[open]") !== null;
 
+// keepingFocus runs draw. If that takes the focused element of a list away or hides it, the focus goes to the same
+// button of its row, or if the row is gone to the next row, or to the row before; out of an empty list it goes to the
+// view. Rows that are made again have the same data-id.
+export function keepingFocus(list, draw) {
+  const was = document.activeElement;
+  const row = list.contains(was) ? [...list.children].find((r) => r.contains(was)) : null;
+  const place = row ? [...list.children].indexOf(row) : -1;
+  const done = draw();
+  if (!row || (was.isConnected && was.checkVisibility())) return done;
+  const rows = [...list.children], { id } = row.dataset;
+  const same = row.isConnected ? row : id && rows.find((r) => r.dataset.id === id);
+  const near = [...(same ? [same] : []), ...rows.slice(place), ...rows.slice(0, place).reverse()];
+  const to = near.map((r) => controlOf(r, was.dataset.act)).find(Boolean) ?? list.closest(".view");
+  to.focus({ preventScroll: to.matches(".view") });
+  return done;
+}
+
+// controlOf returns the button of a row for an action, or another control, or undefined. Hidden controls do not count.
+function controlOf(row, act) {
+  const shown = [...row.querySelectorAll("button, a[href]")].filter((n) => n.checkVisibility());
+  return shown.find((n) => act && n.dataset.act === act) ?? shown.find((n) => n.matches("button")) ?? shown[0];
+}
+
 // HeldList decides which items of a list are shown: the newest items, or while the list is held, the items that were
 // shown before, with their present values.
 export class HeldList {
@@ -18,7 +41,11 @@ export class HeldList {
   constructor(list, more, idOf, draw) {
     [this.#list, this.#more, this.#idOf, this.#draw] = [list, more, idOf, draw];
     list.dataset.still = "";
-    more.addEventListener("click", () => this.show(this.#latest, true));
+    more.addEventListener("click", () => {
+      const used = document.activeElement === more;
+      this.show(this.#latest, true);
+      if (used) list.querySelector("a[href], button")?.focus({ preventScroll: true }); // more is hidden now
+    });
   }
 
   // show takes the present items. With renew a held list shows them too, because a person asked for them.
@@ -28,7 +55,7 @@ export class HeldList {
     if (renew || this.#shown.length === 0 || !isHeld(this.#list)) {
       this.#shown = items;
       this.#more.hidden = true;
-      return this.#draw(items, gone);
+      return keepingFocus(this.#list, () => this.#draw(items, gone));
     }
     const now = new Map(items.map((item) => [this.#idOf(item), item]));
     const before = this.#shown.map(this.#idOf);
@@ -38,7 +65,7 @@ export class HeldList {
     const moved = items.some((item, i) => this.#idOf(item) !== before[i]);
     setText(this.#more, changes > 0 ? `${count(changes)} ${changes === 1 ? "change" : "changes"}` : "New order");
     this.#more.hidden = !moved && changes === 0;
-    return this.#draw(this.#shown, gone);
+    return keepingFocus(this.#list, () => this.#draw(this.#shown, gone));
   }
 }
 

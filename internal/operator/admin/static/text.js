@@ -129,6 +129,9 @@ export const cellRate = (n, cost) => (cost ? costRate(n, cost) : rate(n));
 
 export const count = (n) => whole.format(n);
 
+// countOf writes a number of things: 1 hot key, 2 hot keys.
+export const countOf = (n, thing) => `${whole.format(n)} ${thing}${n === 1 ? "" : "s"}`;
+
 // times writes a rate as a multiple of another rate, or "" if that is unknown.
 export const times = (n, of, name) => (of > 0 ? `${fine.format(n / of)} × ${name}` : "");
 
@@ -165,6 +168,9 @@ export const zoned = (at) => zonedFormat.format(new Date(at));
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
+
+// speak has screen readers read a text out. It replaces a text that they have not begun to read.
+export const speak = (text) => setText($("spoken"), text);
 
 // clientsText describes the clients of a key, or returns "" if they are not known.
 export function clientsText({ clients, heaviest_client: client, client_share: part }) {
