@@ -30,7 +30,7 @@ const listen = `new Promise((done) => {
 })`
 
 // TestTraffic_IsReadOutRarely checks that no region of the page is read out because numbers change, and that one
-// sentence sums up what is new: at most three times in thirty seconds in which everything changes every second.
+// sentence sums up the news: at most three times in thirty seconds in which everything changes every second.
 func TestTraffic_IsReadOutRarely(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)

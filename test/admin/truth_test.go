@@ -62,7 +62,7 @@ func TestPage_AsksToSignInAgain(t *testing.T) {
 	}
 	clock.by.Store(0)
 	run(t, ctx, clickOn("#banner button"))
-	// The browser asks the person for a password now, and the test gives it by the address.
+	// The browser asks the person for a password now, and the test puts it into the address.
 	program.Await(t, time.Minute, "the page to be loaded again", func() bool { return loads.Load() > 0 })
 	run(t, ctx, signIn, says("#status .good", "live"), until("document.querySelector('#banner').hidden"))
 }
@@ -82,7 +82,7 @@ func TestTimesLeft_FollowTheServersClock(t *testing.T) {
 		until("/^1h 45m left$/.test(document.querySelector('#overrides .until').textContent)"))
 }
 
-// TestPage_ShowsWhatIsTrue checks texts, each of which once said something else than what was so.
+// TestPage_ShowsWhatIsTrue checks texts of the page that were once wrong.
 func TestPage_ShowsWhatIsTrue(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
@@ -106,7 +106,7 @@ func TestPage_ShowsWhatIsTrue(t *testing.T) {
 		"schedule": {"from": "0 20 * * *", "for": "2h", "zone": "Europe/Berlin"}}`)
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(srv.URL))
 
-	// The buttons at clients name what they act on.
+	// The buttons at clients name their target.
 	run(t, ctx, says("#clients [data-act=block]", "Block client"), says("#loops [data-act=limit]", "Limit client"),
 		says("#heaviest [data-act=exempt]", "Exempt client"), says("#hot-table [data-act=block]", "Block"))
 

@@ -151,6 +151,7 @@ func New(cfg Config) *Service {
 		cfg: cfg, hub: newHub(cfg.MaxStreams), rates: newRates(), seconds: newSeconds(),
 		recent:   recent{points: []point{}, changes: []Change{}},
 		knownHot: map[string]listedKey{}, knownLoops: map[string]listedKey{},
+		latest: latest{state: newState(cfg.Now())},
 	}
 }
 

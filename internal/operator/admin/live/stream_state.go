@@ -78,6 +78,15 @@ type listedKey struct {
 	full hottype.Key // of an alias; "" if it is not known
 }
 
+// newState returns the state before the first sample. Its lists are empty and not null, as the page expects.
+func newState(now time.Time) State {
+	return State{
+		At: now, Totals: viewTotals(speed{}), Status: []Status{}, Hot: []HotKey{}, Loops: []Loop{},
+		Clients: []DeniedClient{}, Heaviest: []HeavyClient{}, Closest: []closeKey{}, Lagging: []Limiter{},
+		Trouble: []string{},
+	}
+}
+
 func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) State {
 	st := State{
 		At: now, Status: s.Status(), Hot: s.viewHot(now, shown), Loops: viewLoops(loops),

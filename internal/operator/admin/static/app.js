@@ -8,6 +8,7 @@ import { AuditView, lag } from "./audit.js";
 import { ClientView } from "./client.js";
 import { HistoryView } from "./history.js";
 import { KeyView } from "./key.js";
+import { Keys } from "./keys.js";
 import { NowView } from "./now.js";
 import { OverridesView, extended } from "./overrides.js";
 import { RulesView } from "./rules.js";
@@ -19,22 +20,27 @@ import { Verdict } from "./verdict.js";
 import { $, clock, el, overrideText, plainKey, setText, targetNode } from "./text.js";
 
 let writable = false, alive = false, latest = null, refused = "";
+let own = null; // the last change that was made on this page, and its description
 
-const now = new NowView(actOnHot);
-const key = new KeyView(actOnHot, set);
+const remember = (view) => (values) => router.remember(view, values);
+const now = new NowView(actOnHot, remember(""));
+const key = new KeyView(actOnHot, set, remember("key"));
 const client = new ClientView(actOnHot);
 const audit = new AuditView();
 const notice = new Toast($("toast"));
 const verdict = new Verdict();
-const overrides = new OverridesView($("view-overrides"), actOnOverride, toast);
+const overrides = new OverridesView($("view-overrides"), actOnOverride, {
+  say: toast, remember: remember("overrides"),
+});
 const dialog = new OverrideDialog($("dialog"), set);
-const past = new HistoryView((path) => router.open(inside(path)));
+const past = new HistoryView((path) => router.open(inside(path)), remember("history"));
 const rules = new RulesView(toast);
 const router = new Router({
-  "": {}, key, client, history: past, rules, audit,
+  "": { show: () => now.open() }, key, client, history: past, rules, audit,
   overrides: { show: () => overrides.open(), hide: () => overrides.close() },
 });
 
+new Keys({ copied: (name) => toast(["Copied ", name, "."]), undo: () => told(offerUndo) });
 $("add-override").addEventListener("click", () => dialog.open({}));
 
 follow("/v1/events", {
@@ -220,6 +226,27 @@ async function told(act) {
   }
 }
 
-function toast(parts, change) { notice.show(parts, change && (() => undo(change))); }
+function toast(parts, change) {
+  if (change) own = { parts, change };
+  notice.show(parts, change && (() => undo(change)));
+}
+
+// offerUndo shows the person's own last change with a button to undo it. A person whose name is not known has only the
+// changes that were made since the page was loaded.
+async function offerUndo() {
+  const name = me.get();
+  const mine = name ? await lastChangeOf(name) : own;
+  if (!mine) return toast(["You have changed nothing yet."]);
+  toast(["Your last change: ", ...mine.parts], mine.change);
+  return notice.focus();
+}
+
+async function lastChangeOf(author) {
+  const { changes } = await getJSON("/v1/audit?limit=1000");
+  const c = changes.find((other) => other.id && other.author === author);
+  if (!c) return null;
+  const what = [targetNode(c.after ?? c.before), `: ${c.after ? overrideText(c.after) : "removed"}, ${clock(c.at)}.`];
+  return { parts: what, change: { id: c.id, revision: c.revision } };
+}
 
 showLine();

@@ -11,16 +11,17 @@ import {
 const spans = { hour: 3600, day: 86_400, week: 7 * 86_400 }; // seconds
 
 export class HistoryView {
-  #map; #asked = 0; #step = 60; #go;
+  #map; #asked = 0; #step = 60; #span = null; #go; #remember;
 
-  constructor(go) {
-    this.#go = go;
+  // go(path) shows another time, and remember({from, to, last, minute}) keeps the chosen minute in the address.
+  constructor(go, remember) {
+    [this.#go, this.#remember] = [go, remember];
     this.#map = new Heatmap($("heatmap"), (c) => this.#tell(c), (c) => this.#zoom(c));
   }
 
   // show reads the time from the address: ?last=day, or ?from=&to= in seconds.
   async show() {
-    const { from, to } = span();
+    const { from, to } = this.#span = span();
     for (const link of document.querySelectorAll("#history-spans a")) {
       if (link.search === (location.search || "?last=day")) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
@@ -62,7 +63,10 @@ export class HistoryView {
     const none = events.length === 0 && "No events in this time.";
     setText($("history-events-note"), none || (m.truncated ? "There were more events." : ""));
     $("minute").hidden = true;
-    if (m.step === 60 && m.keys.length > 0) this.#minute(Date.parse(m.to) - 60_000);
+    const chosen = Number(new URLSearchParams(location.search).get("minute")) * 1000;
+    if (m.step === 60 && m.keys.length > 0) {
+      this.#minute(begin <= chosen && chosen < end ? chosen : end - 60_000);
+    }
   }
 
   #tell({ at, key, cell }) {
@@ -75,7 +79,11 @@ export class HistoryView {
 
   // zoom looks closer at a cell: first a day, then some hours, then the minute.
   #zoom({ at, until }) {
-    if (this.#step === 60) return this.#minute(at);
+    if (this.#step === 60) {
+      const { from, to } = this.#span;
+      this.#remember({ last: "", from, to, minute: at / 1000 });
+      return this.#minute(at);
+    }
     const wide = this.#step >= 3600 ? spans.day : 3 * spans.hour;
     const to = Math.min(Math.floor(serverNow() / 1000), Math.floor((at + until) / 2000 + wide / 2));
     return this.#go(`/history?from=${to - wide}&to=${to}`);

@@ -17,16 +17,18 @@ const pageSize = matchMedia("(max-width: 900px)").matches ? 10 : 50;
 
 export class HotTable {
   #section; #table; #body; #empty; #held; #rows = new Map(); #sparks = new Map();
-  #asking = false; #again = false; #renew = false; #act; #latest = null; #writable = false;
+  #asking = false; #again = false; #renew = false; #act; #remember; #latest = null; #writable = false;
   #sort = "rate"; #find = ""; #page = 0; #last = 0; #now = 0; #all = false;
 
-  // The buttons of a row call act(kind, hotKey); kind is limit, block, exempt or clear.
-  constructor(section, act) {
+  // The buttons of a row call act(kind, hotKey); kind is limit, block, exempt or clear. remember({find, sort, page})
+  // keeps the choice in the address.
+  constructor(section, act, remember) {
     this.#section = section;
     this.#table = section.querySelector("table");
     this.#body = this.#table.tBodies[0];
     this.#empty = section.querySelector("#hot-empty");
     this.#act = act;
+    this.#remember = remember;
     this.#held = new HeldList(this.#body, section.querySelector("#hot-more-keys"), (h) => h.href,
       (keys, gone) => this.#draw(keys, gone));
     for (const button of this.#table.querySelectorAll("thead button")) {
@@ -57,8 +59,23 @@ export class HotTable {
     return this.#ask();
   }
 
+  // restore sets search, order and page by the query of an address.
+  restore(query) {
+    const order = this.#section.querySelector("#hot-sort"), sort = query.get("sort") ?? "rate";
+    const known = [...order.options].some((o) => o.value === sort);
+    const find = query.get("find") ?? "";
+    this.#section.querySelector("#hot-find").value = find;
+    this.#set({ sort: known ? sort : "rate", find, page: pageOf(query) });
+  }
+
   // turn shows another page, order or search.
   #turn({ sort = this.#sort, find = this.#find, page }) {
+    this.#remember({ sort: sort === "rate" ? "" : sort, find, page: page > 0 ? page + 1 : "" });
+    this.#renew = true;
+    this.#set({ sort, find, page });
+  }
+
+  #set({ sort, find, page }) {
     [this.#sort, this.#find, this.#page] = [sort, find, page];
     this.#section.querySelector("#hot-sort").value = sort;
     for (const sorted of this.#table.querySelectorAll("[aria-sort]")) sorted.removeAttribute("aria-sort");
@@ -67,7 +84,6 @@ export class HotTable {
     for (const other of this.#table.querySelectorAll("thead [aria-pressed]")) {
       other.setAttribute("aria-pressed", String(other === button));
     }
-    this.#renew = true;
     this.#again = this.#asking;
     if (this.#latest) this.show(this.#latest, this.#writable);
   }
@@ -190,6 +206,9 @@ function newRow(first, act, about) {
   };
   return { node, fill };
 }
+
+// pageOf returns the index of the page of a list that the query of an address names.
+export const pageOf = (query) => Math.max(0, Math.trunc(Number(query.get("page")) || 1) - 1);
 
 // perSecond returns a limit as a rate, or undefined if there is no limit with a rate.
 export const perSecond = (l) => (l?.limit > 0 && l.window_ms > 0 ? l.limit / (l.window_ms / 1000) : undefined);

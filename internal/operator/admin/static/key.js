@@ -17,18 +17,23 @@ const every = 1000; // milliseconds between two polls
 
 export class KeyView {
   #path = ""; #timer = 0; #known = null; #asking = false; #act; #chart; #whatIf; #points = []; #since = 0; #day = false;
-  #writable = false;
+  #remember; #writable = false;
 
-  // The buttons call act(kind, hotKey), the form calls apply(override).
-  constructor(act, apply) {
-    this.#act = act;
+  // The buttons call act(kind, hotKey), the form calls apply(override). remember({span}) keeps in the address which
+  // time the chart shows.
+  constructor(act, apply, remember) {
+    [this.#act, this.#remember] = [act, remember];
     this.#chart = new Chart($("key-chart"), $("key-tip"));
     this.#whatIf = new WhatIf(apply);
     for (const button of document.querySelectorAll("#key-acts button")) {
       button.addEventListener("click", () => this.#known && this.#act(button.dataset.act, hotOf(this.#known)));
     }
-    $("key-15m").addEventListener("click", () => this.#choose(false));
-    $("key-24h").addEventListener("click", () => this.#choose(true));
+    for (const [id, whole] of [["key-15m", false], ["key-24h", true]]) {
+      $(id).addEventListener("click", () => {
+        this.#remember({ span: whole ? "day" : "" });
+        this.#choose(whole);
+      });
+    }
   }
 
   // show begins with the key of an address, percent-encoded as in the address.
@@ -41,7 +46,7 @@ export class KeyView {
     $("key-name").replaceChildren(keyNode(decoded(path)));
     $("key-json").href = inside(`/v1/key?key=${inQuery(path)}`);
     $("view-key").setAttribute("aria-label", plainKey(decoded(path)));
-    this.#choose(false);
+    this.#choose(new URLSearchParams(location.search).get("span") === "day");
     this.#ask();
     this.#timer = setInterval(() => this.#ask(), every);
   }
@@ -106,6 +111,7 @@ export class KeyView {
     $("key-acts").querySelector("[data-act=enforce]").hidden = k.tried?.source !== "live";
     $("key-acts").querySelector("[data-act=clear]").hidden = k.override?.source !== "live";
     if (!first) return;
+    if (this.#day) this.#choose(true); // the cost is known now
     const { limit, threshold } = hotOf(k);
     const begin = perSecond(limit) ?? (cost ? 1 : threshold);
     this.#whatIf.begin(this.#path, k.key, { rate: begin, burst: limit?.burst });

@@ -10,11 +10,11 @@ import { $, clock, rate, setText } from "./text.js";
 export class NowView {
   #chart; #feed; #hot; #lists; #closest; #paused = false; #latest = null; #writable = false;
 
-  // The buttons of a hot key call act(kind, hotKey).
-  constructor(act) {
+  // The buttons of a hot key call act(kind, hotKey). remember(values) keeps the choice of keys in the address.
+  constructor(act, remember) {
     this.#chart = new Chart($("chart"), $("chart-tip"));
     this.#feed = new Feed($("events"), $("events-empty"));
-    this.#hot = new HotTable($("hot"), act);
+    this.#hot = new HotTable($("hot"), act, remember);
     this.#lists = {
       loops: loopList($("loops"), act), clients: deniedList($("clients"), act),
       heaviest: heaviestList($("heaviest"), act),
@@ -22,6 +22,8 @@ export class NowView {
     this.#closest = closestList($("closest"));
     $("pause").addEventListener("click", () => this.#pause(!this.#paused));
   }
+
+  open() { this.#hot.restore(new URLSearchParams(location.search)); }
 
   offer(writable) {
     this.#writable = writable;

@@ -5,6 +5,7 @@ import {
   cell, count, countOf, el, lasting, overrideText, plainKey, rate, scheduleText, setText, speak, targetNode, targetOf,
 } from "./text.js";
 import { getJSON, me, putOverride, serverNow } from "./api.js";
+import { pageOf } from "./hot.js";
 import { keepingFocus } from "./still.js";
 
 const longer = 3600_000; // milliseconds that "1 h longer" adds
@@ -12,18 +13,18 @@ const every = 2000; // milliseconds between two polls of hits and of another pag
 const pageSize = 50;
 
 export class OverridesView {
-  #section; #body; #table; #empty; #rows = new Map(); #act; #say; #writable = false; #timer = 0;
+  #section; #body; #table; #empty; #rows = new Map(); #act; #say; #remember; #writable = false; #timer = 0;
   #first = []; #total = 0; #overrides = []; #find = ""; #page = 0; #last = 0; #asked = 0;
 
   // The buttons call act(kind, override); kind is enforce, edit, extend, remove or undo. say(parts) shows a message to
-  // the person.
-  constructor(section, act, say) {
+  // the person, and remember({find, page}) keeps search and page in the address.
+  constructor(section, act, { say, remember }) {
     this.#section = section;
     this.#table = section.querySelector("table");
     this.#body = this.#table.tBodies[0];
     this.#empty = section.querySelector("#overrides-empty");
     this.#act = act;
-    this.#say = say;
+    [this.#say, this.#remember] = [say, remember];
     section.querySelector("#import").addEventListener("change", (e) => this.#import(e.target));
     const on = (id, event, turn) => section.querySelector(id).addEventListener(event, turn);
     on("#overrides-find", "input", (e) => this.#turn(e.target.value.trim(), 0));
@@ -49,9 +50,13 @@ export class OverridesView {
     return list.find(mine)?.version ?? 0;
   }
 
-  // open and close belong to the view: hits are polled while it is shown.
+  // open and close belong to the view: hits are polled while it is shown. Page and search are in the address.
   open() {
     this.close();
+    const query = new URLSearchParams(location.search);
+    [this.#find, this.#page] = [query.get("find") ?? "", pageOf(query)];
+    this.#section.querySelector("#overrides-find").value = this.#find;
+    if (this.#isFirst) this.#fill(this.#first.slice(0, pageSize), this.#total);
     this.#ask();
     this.#timer = setInterval(() => this.#ask(), every);
   }
@@ -66,6 +71,7 @@ export class OverridesView {
   // turn shows another page or search.
   #turn(find, page) {
     [this.#find, this.#page] = [find, page];
+    this.#remember({ find, page: page > 0 ? page + 1 : "" });
     if (this.#isFirst) this.#fill(this.#first.slice(0, pageSize), this.#total);
     this.#ask(true);
   }

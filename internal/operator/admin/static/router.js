@@ -29,6 +29,19 @@ export class Router {
     this.#go(true);
   }
 
+  // remember puts values of a view into its address, so that a link shows a colleague the same and a reload keeps it. A
+  // value "" is left out. It does nothing while another view is shown.
+  remember(view, values) {
+    if (view !== this.#current) return;
+    const kept = location.search.slice(1).split("&").filter((part) => part && !(part.split("=")[0] in values));
+    const added = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== ""));
+    const search = [...kept, String(added)].filter(Boolean).join("&");
+    try {
+      history.replaceState(null, "", location.pathname + (search && `?${search}`) + location.hash);
+    } catch { /* some browsers refuse a hundred changes in half a minute; the next one has all values */ }
+    this.#path = location.pathname + location.search;
+  }
+
   // title sets the title of the tab, which begins with the view's own name.
   title(namespace) {
     this.#name = namespace ? `hotparam · ${namespace}` : "hotparam";
@@ -68,11 +81,11 @@ export class Router {
   }
 }
 
-// subject returns the key or the client of the address: from the query, which gateways do not decode, or from the path
+// subject returns the key or the client of an address: from the query, which gateways do not decode, or from the path
 // behind its first part.
-const subject = (name) =>
-  location.search.slice(1).split("&").find((text) => text.startsWith(`${name}=`))?.slice(name.length + 1)
-    ?? outside(location.pathname).slice(name.length + 2);
+export const subject = (name, { search, pathname } = location) =>
+  search.slice(1).split("&").find((text) => text.startsWith(`${name}=`))?.slice(name.length + 1)
+    ?? outside(pathname).slice(name.length + 2);
 
 // part returns the first part of the path of an address, which names the view.
 const part = (pathname) => outside(pathname).split("/")[1] ?? "";

@@ -169,6 +169,20 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+// copy puts a text on the clipboard of the system, also in a page that came without TLS.
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const was = document.activeElement, field = el("textarea", { class: "unseen", "aria-hidden": "true" }, text);
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+    was?.focus({ preventScroll: true });
+  }
+}
+
 // speak has screen readers read a text out. It replaces a text that they have not begun to read.
 export const speak = (text) => setText($("spoken"), text);
 

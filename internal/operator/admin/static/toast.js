@@ -26,6 +26,13 @@ export class Toast {
     this.#wait();
   }
 
+  // focus moves the focus to the button that undoes, as the next Tab would.
+  focus() {
+    this.#from = document.activeElement;
+    this.#offered = false;
+    this.#node.querySelector("button")?.focus();
+  }
+
   #wait() {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {

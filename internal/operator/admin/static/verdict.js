@@ -1,4 +1,4 @@
-// Verdict: what matters most on the site now, in a sentence. Screen readers read it out when it changes.
+// Verdict: the state of the site in a sentence, the worst part first. Screen readers read it out when it changes.
 
 import { reasons } from "./reasons.js";
 import { clientsText, count, countOf, keyLink, plainKey, rate, speak, times } from "./text.js";
