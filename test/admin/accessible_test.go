@@ -69,7 +69,7 @@ const audit = `(() => {
 	for (const id of ids) if (ids.indexOf(id) !== ids.lastIndexOf(id)) found.push("twice: #" + id);
 	let level = 0;
 	for (const h of document.querySelectorAll("h1, h2, h3, h4")) {
-		if (!seen(h)) continue;
+		if (!h.checkVisibility()) continue; // a heading may be for screen readers alone
 		if (Number(h.tagName[1]) > level + 1) found.push("a heading skips a level: " + h.textContent);
 		level = Number(h.tagName[1]);
 	}

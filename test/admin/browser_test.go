@@ -414,11 +414,17 @@ func liveReports(now time.Time) []report.Limiter {
 // shot writes a picture of the whole page if a directory for them is set.
 func shot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
+	shotOf(t, ctx, name, chromedp.FullScreenshot(100))
+}
+
+// shotOf writes a picture that an action takes, in the same way.
+func shotOf(t *testing.T, ctx context.Context, name string, take chromedp.Action[[]byte]) {
+	t.Helper()
 	dir := os.Getenv("HOTPARAM_SCREENSHOTS")
 	if dir == "" {
 		return
 	}
-	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	png, err := chromedp.Run(ctx, take)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600)
 	}

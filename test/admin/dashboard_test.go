@@ -93,7 +93,7 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 	run(t, ctx, clickOn("#views a[href='/audit']"), says("#audit tbody tr", "topic?id=42"),
 		says("#audit tbody", "set: limit 40/s, burst 80"),
 		says("#parts", "breaker closed"), says("#limiters", "sidecar-1"), says("#upstreams-note", "none"),
-		says("#ready", "ready"), until("document.title == 'Audit and health · hotparam · news'"))
+		says("#ready", "ready"), until("document.title == '4 hot · Audit and health · hotparam · news'"))
 	shots(t, ctx, "audit")
 	run(t, ctx, clickOn("#views a[href='/overrides']"),
 		until("document.querySelector('#views a[aria-current]').pathname == '/overrides'"),

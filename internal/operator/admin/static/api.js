@@ -146,11 +146,8 @@ export function follow(path, handlers) {
     }
     source.addEventListener("error", async () => {
       handlers.alive(false);
-      // The source is closed if the server refused it by its status or type. Browsers do not retry then, and hide the
-      // status from pages. The same credentials are sent once more to learn it.
-      if (source.readyState !== EventSource.CLOSED) return;
-      await call("GET", "/v1/caller", undefined, { Accept: "application/json" }).catch(() => {});
-      if (!signedOut) retry = setTimeout(open, againAfter);
+      // The source is closed if the server refused it by its status or type. Browsers do not retry then.
+      if (source.readyState === EventSource.CLOSED && await mayAsk()) retry = setTimeout(open, againAfter);
     });
     heard = performance.now();
   }
@@ -160,16 +157,29 @@ export function follow(path, handlers) {
   // one server.
   addEventListener("pagehide", () => source.close());
   addEventListener("pageshow", (e) => e.persisted && open());
-  const watch = setInterval(() => {
+  const watch = setInterval(async () => {
     if (signedOut) {
       clearInterval(watch);
       source.close();
       return handlers.refused(refusal);
     }
     if (performance.now() - heard < silentAfter) return undefined;
+    heard = performance.now();
+    source.close();
     handlers.alive(false);
-    return open();
+    if (await mayAsk()) open();
+    return undefined;
   }, 1000);
+}
+
+// mayAsk reports whether the server still accepts the credentials of the browser, or cannot be asked. Browsers hide the
+// status of a refused stream from pages, so the credentials are sent once more.
+async function mayAsk() {
+  const asked = { headers: { Accept: "application/json" }, signal: AbortSignal.timeout(silentAfter) };
+  try {
+    signedOut = (await fetch(at("/v1/caller"), asked)).status === 401;
+  } catch { /* the connection is lost */ }
+  return !signedOut;
 }
 
 // The clock of the server, by which the times in its responses are; the clock of the browser may differ by minutes.

@@ -28,7 +28,7 @@ const key = new KeyView(actOnHot, set, remember("key"));
 const client = new ClientView(actOnHot);
 const audit = new AuditView();
 const notice = new Toast($("toast"));
-const verdict = new Verdict();
+const verdict = new Verdict((word) => router.title({ word }));
 const overrides = new OverridesView($("view-overrides"), actOnOverride, {
   say: toast, remember: remember("overrides"),
 });
@@ -50,7 +50,7 @@ follow("/v1/events", {
     learnCaller(h);
     setText($("namespace"), h.namespace);
     setText($("version"), h.version ? `hotparam ${h.version}` : "hotparam");
-    router.title(h.namespace);
+    router.title({ namespace: h.namespace });
     now.hello(h, writable);
     show(h.state);
   },
@@ -74,7 +74,6 @@ follow("/v1/events", {
 function show(s) {
   latest = s;
   setServerTime(s.at);
-  verdict.show(s);
   audit.state(s);
   past.state(s);
   overrides.setTotal(s.totals.overrides);
@@ -85,8 +84,10 @@ function show(s) {
   showLine();
 }
 
-// showLine writes the status line, and the banner while the server cannot be reached.
+// showLine writes the verdict and the status line, and the banner while the server cannot be reached.
 function showLine() {
+  if (alive && latest) verdict.show(latest);
+  else if (latest || refused) verdict.lost(refused ? "signed out" : "connection lost");
   const pill = (name, value, good) =>
     el("li", { class: good ? "good" : latest ? "poor" : "" },
       el("span", { class: "dot", "aria-hidden": "true" }), name, value ? el("b", {}, " ", value) : "");

@@ -5,6 +5,7 @@
 import { cellRate, clock, costRate, el, rate } from "./text.js";
 
 const margin = { left: 46, right: 10, top: 12, bottom: 24 };
+const lowMargin = { top: 6, bottom: 16 }; // of a chart that has no place for more
 const costMargin = 76; // at the right, for the axis of a cost
 
 export class Chart {
@@ -78,12 +79,13 @@ export class Chart {
     const most = (least, of) => roundUp(1.08 * Math.max(least, ...this.#points.map(of)));
     const top = most(3, (p) => Math.max(all(p), this.#cost ? 0 : p.rate ?? 0, p.limit ?? 0));
     const topRate = this.#cost ? most(1e-6, (p) => p.rate ?? 0) : top;
-    const right = w - (this.#cost ? costMargin : margin.right), bottom = h - margin.bottom;
+    const low = h < 120, edge = low ? lowMargin : margin;
+    const right = w - (this.#cost ? costMargin : margin.right), bottom = h - edge.bottom;
     return {
-      w, h, right, bottom, end, top, topRate,
+      w, h, right, bottom, end, top, topRate, lines: low ? 2 : 4, above: edge.top,
       x: (t) => right - ((end - t) / this.#span) * (right - margin.left),
-      y: (v) => bottom - (v / top) * (bottom - margin.top),
-      yRate: (v) => bottom - (v / topRate) * (bottom - margin.top),
+      y: (v) => bottom - (v / top) * (bottom - edge.top),
+      yRate: (v) => bottom - (v / topRate) * (bottom - edge.top),
       colour, font: `11px ${font}`,
     };
   }
@@ -95,16 +97,16 @@ export class Chart {
     c.strokeStyle = f.colour("--grid");
     c.textBaseline = "middle";
     c.textAlign = "right";
-    for (let i = 0; i <= 4; i++) {
-      const v = (f.top * i) / 4, y = Math.round(f.y(v)) + 0.5;
+    for (let i = 0; i <= f.lines; i++) {
+      const v = (f.top * i) / f.lines, y = Math.round(f.y(v)) + 0.5;
       line(c, margin.left, y, f.right, y);
       c.fillText(rate(v), margin.left - 8, y);
     }
     if (this.#cost) {
       c.textAlign = "left";
       c.fillStyle = f.colour("--accent");
-      for (let i = 0; i <= 4; i++) {
-        const v = (f.topRate * i) / 4;
+      for (let i = 0; i <= f.lines; i++) {
+        const v = (f.topRate * i) / f.lines;
         c.fillText(costRate(v, this.#cost), f.right + 8, Math.round(f.yRate(v)) + 0.5);
       }
       c.fillStyle = f.colour("--muted");
@@ -113,7 +115,7 @@ export class Chart {
     for (const [i, [time, name]] of this.#ago.entries()) {
       if (f.w < 500 && i % 2 === 1 && time > 0) continue;
       c.textAlign = time === this.#span ? "left" : time === 0 ? "right" : "center";
-      c.fillText(name, f.x(f.end - time), f.h - 6);
+      c.fillText(name, f.x(f.end - time), f.h - 4);
     }
   }
 
@@ -157,7 +159,7 @@ export class Chart {
   #nothing(c, f) {
     c.fillStyle = f.colour("--muted");
     c.textAlign = "center";
-    c.fillText(this.#canvas.dataset.empty, (margin.left + f.right) / 2, (margin.top + f.bottom) / 2);
+    c.fillText(this.#canvas.dataset.empty, (margin.left + f.right) / 2, (f.above + f.bottom) / 2);
   }
 
   #hover(c, f) {
@@ -169,7 +171,7 @@ export class Chart {
     const x = f.x(near.at);
     c.strokeStyle = f.colour("--muted");
     c.setLineDash([3, 3]);
-    line(c, x, margin.top, x, f.bottom);
+    line(c, x, f.above, x, f.bottom);
     c.setLineDash([]);
     this.#tip.replaceChildren(
       el("strong", {}, clock(near.at)),

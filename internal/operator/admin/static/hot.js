@@ -13,7 +13,7 @@ import {
 
 const slots = 60;
 // On a phone a row is a card; ten cards leave the rest of the page in reach.
-const pageSize = matchMedia("(max-width: 900px)").matches ? 10 : 50;
+const pageSize = matchMedia("(max-width: 560px)").matches ? 10 : 50;
 
 export class HotTable {
   #section; #table; #body; #empty; #held; #rows = new Map(); #sparks = new Map();
@@ -173,13 +173,13 @@ function newRow(first, act, about) {
   const node = el("tr", {},
     el("th", { scope: "row", class: "keycell" }, keyLink(first), readableNode(first.key), text.rule),
     cell("Rate", "num rate", line, text.rate, text.times, text.past, text.bounds),
-    cell("Share", "num", text.share),
-    cell("Clients", "num who", text.clients, text.client),
-    cell("Hot for", "num", text.since),
+    cell("Share", "num minor", text.share),
+    cell("Clients", "num who minor", text.clients, text.client),
+    cell("Hot for", "num minor", text.since),
     cell("Limit", "limit", text.limit, text.source),
-    cell("Allowed/s", "num ok", text.allowed),
+    cell("Allowed/s", "num ok minor", text.allowed),
     cell("Denied/s", "num bad", text.denied),
-    cell("Served/s", "num ok served", text.served),
+    cell("Served/s", "num ok served minor", text.served),
     cell("", "actcell", acts));
   const fill = (h, gone) => {
     const { now, rates, writable, left } = about(h, gone);

@@ -5,7 +5,7 @@ import { outside } from "./api.js";
 import { $ } from "./text.js";
 
 export class Router {
-  #views; #current = null; #name = ""; #path = "";
+  #views; #current = null; #name = ""; #word = ""; #path = "";
 
   // views are named by the first part of their path; each may have show(subject) and hide(). subject is the key or
   // client of the view, percent-encoded as in the address.
@@ -42,9 +42,10 @@ export class Router {
     this.#path = location.pathname + location.search;
   }
 
-  // title sets the title of the tab, which begins with the view's own name.
-  title(namespace) {
-    this.#name = namespace ? `hotparam · ${namespace}` : "hotparam";
+  // title sets the title of the tab. It begins with a word about the site, and the view's own name.
+  title({ word = this.#word, namespace }) {
+    this.#word = word;
+    if (namespace !== undefined) this.#name = namespace ? `hotparam · ${namespace}` : "hotparam";
     this.#head();
   }
 
@@ -77,7 +78,9 @@ export class Router {
 
   #head() {
     const view = $(`view-${this.#current || "now"}`);
-    document.title = [view.getAttribute("aria-label"), this.#name].filter(Boolean).join(" · ");
+    const parts = [this.#word, this.#current && view.getAttribute("aria-label"), this.#name || "hotparam"];
+    const text = parts.filter(Boolean).join(" · ");
+    if (document.title !== text) document.title = text;
   }
 }
 

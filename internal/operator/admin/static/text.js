@@ -49,7 +49,10 @@ export function keyNode(key) {
 
 // keyLink leads to the view of a key. href is the API's path of the key, and is exact also for keys that JSON cannot
 // hold.
-export const keyLink = ({ key, href }) => el("a", { href: inside(href.replace("/v1/", "/")) }, keyNode(key));
+export const keyLink = (h) => el("a", { href: inside(keyHref(h)) }, keyNode(h.key));
+
+// keyHref returns the path of the view of a key.
+export const keyHref = ({ href }) => href.replace("/v1/", "/");
 
 // readable returns a key with its values decoded, or "" if that shows nothing more: ?q=%D8%A3 as أ, %20 as a space.
 export function readable(key) {

@@ -1,7 +1,9 @@
-// Verdict: the state of the site in a sentence, the worst part first. Screen readers read it out when it changes.
+// Verdict: the state of the site in a sentence, the worst part first: above all views, as a word in the title and as a
+// colour in the icon of the tab. Screen readers read it out when it changes.
 
+import { inside } from "./api.js";
 import { reasons } from "./reasons.js";
-import { clientsText, count, countOf, keyLink, plainKey, rate, speak, times } from "./text.js";
+import { $, clientsText, count, countOf, keyHref, keyNode, plainKey, rate, setText, speak, times } from "./text.js";
 
 // quiet is the shortest time between two sentences that are read out, in milliseconds: a person who listens to other
 // things must not be interrupted each second.
@@ -9,8 +11,9 @@ const quiet = 12_000;
 
 const flood = 1; // denied requests a second from which denials without a hot key are a flood
 
-// verdicts returns the sentences that hold for a state, the worst first. Each has a kind, a subject that changes when
-// there is news, and the parts of the sentence, which are texts and nodes.
+// verdicts returns the sentences that hold for a state, the worst first. Each has a kind, a word for the title, a
+// subject that changes when there is news, the parts of the sentence, which are texts and nodes, and a path to look
+// closer.
 export function verdicts(s) {
   return [trouble(s), lateUpstream(s), flooded(s), hot(s), loop(s)].filter(Boolean).concat(calm(s)).slice(0, 3);
 }
@@ -20,7 +23,8 @@ function trouble({ trouble: list, status }) {
   const all = [...list, ...failing];
   if (all.length === 0) return null;
   const more = all.length > 1 ? [` · and ${countOf(all.length - 1, "other problem")}`] : [];
-  return { kind: "trouble", subject: all.length, parts: [plainKey(all[0].split(/[:.] /)[0]), ...more] };
+  const first = plainKey(all[0].split(/[:.] /)[0]);
+  return { kind: "trouble", word: "trouble", subject: all.length, parts: [first, ...more], path: "/audit" };
 }
 
 const isUpstream = (p) => p.name.startsWith("upstream ");
@@ -28,15 +32,15 @@ const isUpstream = (p) => p.name.startsWith("upstream ");
 function lateUpstream({ status }) {
   const late = status.filter((p) => !p.ok && isUpstream(p));
   if (late.length === 0) return null;
-  const parts = late.map((p) => `${plainKey(p.name)}: ${plainKey(p.value)}`);
-  return { kind: "upstream", subject: late.map((p) => p.name).join(), parts: [parts.join(" · ")] };
+  const parts = [late.map((p) => `${plainKey(p.name)}: ${plainKey(p.value)}`).join(" · ")];
+  return { kind: "upstream", word: "slow upstream", subject: late.map((p) => p.name).join(), parts, path: "/audit" };
 }
 
 function flooded({ hot, totals: t }) {
   if (hot.length > 0 || !(t.denied_per_second >= flood)) return null;
   const [[reason]] = Object.entries(t.denied_by).sort((a, b) => b[1] - a[1]);
   const denied = `${rate(t.denied_per_second)}/s are denied, ${reasons[reason] ?? reason}`;
-  return { kind: "flood", subject: reason, parts: [`No key is hot, and ${denied}`] };
+  return { kind: "flood", word: "flood", subject: reason, parts: [`No key is hot, and ${denied}`], path: "/#clients" };
 }
 
 function hot({ hot: list, totals: t }) {
@@ -48,7 +52,10 @@ function hot({ hot: list, totals: t }) {
     first.clients && countOf(first.clients, "client"),
   ].filter(Boolean).map((text) => ` · ${text}`);
   const others = t.hot_keys > 1 ? [`${count(t.hot_keys)} keys are hot · first `] : [];
-  return { kind: "hot", subject: `${t.hot_keys} ${first.key}`, parts: [...others, keyLink(first), ...about] };
+  return {
+    kind: "hot", word: `${count(t.hot_keys)} hot`, subject: `${t.hot_keys} ${first.key}`,
+    parts: [...others, keyNode(first.key), ...about], path: keyHref(first),
+  };
 }
 
 // held describes the limit of a hot key.
@@ -62,25 +69,66 @@ function loop({ loops: [first], totals: t }) {
   if (!first) return null;
   const by = clientsText(first);
   const others = t.loops > 1 ? [`${count(t.loops)} loops · first `] : [];
-  const parts = [...others, keyLink(first), ` is a loop${by && ` · ${by}`} · not limited`];
-  return { kind: "loop", subject: `${t.loops} ${first.key}`, parts };
+  return {
+    kind: "loop", word: countOf(t.loops, "loop"), subject: `${t.loops} ${first.key}`,
+    parts: [...others, keyNode(first.key), ` is a loop${by && ` · ${by}`} · not limited`], path: keyHref(first),
+  };
 }
 
 function calm({ hot, totals: t }) {
   if (hot.length > 0) return [];
   const pace = t.requests_per_second;
   const known = pace == null ? "no limiter has reported yet" : `${rate(pace)} requests/s`;
-  return [{ kind: "calm", subject: "", parts: [`Nothing is hot · ${known}`] }];
+  return [{ kind: "calm", word: "calm", subject: "", parts: [`Nothing is hot · ${known}`] }];
 }
 
-// Verdict reads out the first sentence when its kind or its subject changes.
+// icons are the icons of the tab that differ from the usual one, by the kind of the first sentence.
+const icons = { hot: "-hot", flood: "-hot", loop: "-hot", trouble: "-bad", upstream: "-bad", lost: "-bad" };
+
+// Verdict shows the sentences of the present state.
 export class Verdict {
-  #spoken = ""; #at = -Infinity;
+  #line = $("verdict"); #title; #spoken = ""; #at = -Infinity;
+
+  // title(word) sets the title of the tab.
+  constructor(title) { this.#title = title; }
 
   show(s) {
-    const [{ kind, subject, parts }] = verdicts(s), news = `${kind} ${subject}`;
+    const [first, ...others] = verdicts(s);
+    this.#tab(first.kind, first.word);
+    this.#read(first);
+    // The troubles have a list of their own above the line.
+    this.#draw(...(first.kind === "trouble" && s.trouble.length > 0 ? others : [first, ...others]));
+  }
+
+  // lost shows that the state is not known any more. The banner has the sentence.
+  lost(word) {
+    this.#line.hidden = true;
+    this.#tab("lost", word);
+  }
+
+  #tab(kind, word) {
+    const icon = document.querySelector("link[rel=icon]"), href = inside(`/assets/icon${icons[kind] ?? ""}.svg`);
+    if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
+    this.#title(word);
+  }
+
+  #read({ kind, subject, parts }) {
+    const news = `${kind} ${subject}`;
     if (news === this.#spoken || performance.now() - this.#at < quiet) return;
     [this.#spoken, this.#at] = [news, performance.now()];
-    speak(parts.map((p) => p.textContent ?? p).join(""));
+    speak(textOf(parts));
+  }
+
+  #draw(first, ...others) {
+    this.#line.hidden = false;
+    this.#line.className = `verdict ${first.kind}`;
+    this.#line.querySelector(".sentence").replaceChildren(...first.parts);
+    const open = this.#line.querySelector(".open"), href = first.path ? inside(first.path) : "";
+    open.hidden = !href;
+    if (open.getAttribute("href") !== href) open.setAttribute("href", href);
+    open.setAttribute("aria-label", `Open: ${textOf(first.parts.slice(0, 1))}`);
+    setText(this.#line.querySelector(".others"), others.map((o) => textOf(o.parts)).join(" — "));
   }
 }
+
+const textOf = (parts) => parts.map((p) => p.textContent ?? p).join("");
