@@ -34,7 +34,7 @@ type hotLsCmd struct {
 	adminFlags
 	outputFlags
 	Limit int    `default:"50" help:"Maximum number of keys."`
-	Sort  string `enum:"rate,threshold,share,clients,since,key,allowed,denied,served" default:"rate" help:"Order: ${enum}."`
+	Sort  string `enum:"rate,threshold,share,clients,since,key,allowed,denied,served,would" default:"rate" help:"Order: ${enum}."`
 	Find  string `placeholder:"TEXT" help:"Only keys and rules whose name contains this text."`
 }
 
@@ -70,7 +70,7 @@ func (a *hotAnswer) writeRows(t io.Writer) {
 	for i := range a.Keys {
 		h := &a.Keys[i]
 		writeRow(t, string(h.Key), h.Rule, "hot", keyRate(&h.HotKey), formatClients(h.Clients),
-			formatAge(a.At, h.Since), limitText(h), formatRate(h.Allowed), formatRate(h.Denied), formatRate(h.Served),
+			formatAge(a.At, h.Since), limitText(h), formatRate(h.Allowed), formatDenied(h), formatRate(h.Served),
 			decodedKey(h.Key))
 	}
 	for i := range a.Loops {
@@ -98,6 +98,14 @@ func limitText(h *admin.HotKey) string {
 		return ""
 	}
 	return h.Limit.Text
+}
+
+// formatDenied formats the denied requests of a key, and the requests that a limit in shadow mode would have denied.
+func formatDenied(h *admin.HotKey) string {
+	if h.WouldDeny == nil || *h.WouldDeny == 0 {
+		return formatRate(h.Denied)
+	}
+	return formatRate(h.Denied) + ", would " + formatRate(h.WouldDeny)
 }
 
 // formatRate formats a rate for people. It returns "" if the rate is not known.

@@ -18,7 +18,7 @@ import (
 type topCmd struct {
 	adminFlags
 	Interval time.Duration `default:"1s" help:"Interval of the requests."`
-	Sort     string        `enum:"rate,threshold,share,clients,since,key,allowed,denied,served" default:"rate" help:"Order: ${enum}."`
+	Sort     string        `enum:"rate,threshold,share,clients,since,key,allowed,denied,served,would" default:"rate" help:"Order: ${enum}."`
 	Find     string        `placeholder:"TEXT" help:"Only keys and rules whose name contains this text."`
 }
 
@@ -201,7 +201,7 @@ func (t *top) showKeys(a *hotAnswer, sort, find string, err error) {
 	for i := range a.Keys {
 		h := &a.Keys[i]
 		t.targets, t.clients = append(t.targets, string(h.Key)), append(t.clients, h.HeaviestClient)
-		t.drawRow(len(t.targets), 0, string(h.Key), "hot", keyRate(&h.HotKey), formatRate(h.Denied),
+		t.drawRow(len(t.targets), 0, string(h.Key), "hot", keyRate(&h.HotKey), formatDenied(h),
 			formatRate(h.Allowed), formatClients(h.Clients), formatAge(a.At, h.Since), limitText(h))
 	}
 	for i := range a.Loops {
@@ -229,8 +229,12 @@ func (t *top) restoreSelection(row int, selected string) {
 
 // formatSummary returns two lines: the totals, and notes.
 func formatSummary(a *hotAnswer, sort, find string) string {
-	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %s  %s  by %s\n", a.At.Local().Format("15:04:05 MST"),
-		formatTotal(a.Totals.Requests), formatTotal(a.Totals.Allowed), formatTotal(a.Totals.Denied), a.Matched,
+	would := ""
+	if w := a.Totals.WouldDeny; w != nil && *w > 0 {
+		would = ", " + formatRate(w) + " in shadow"
+	}
+	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied%s  %d hot  %s  %s  by %s\n", a.At.Local().Format("15:04:05 MST"),
+		formatTotal(a.Totals.Requests), formatTotal(a.Totals.Allowed), formatTotal(a.Totals.Denied), would, a.Matched,
 		formatCount(len(a.Loops), "loop", "loops"), formatCount(a.Totals.Limiters, "limiter", "limiters"), sort)
 	notes := slices.Clone(a.Trouble)
 	if find != "" {

@@ -241,8 +241,9 @@ type Entry struct {
 	until atomic.Int64                   // unix µs until which it is hot here, or 0 if expired
 }
 
-// Decisions counts the decisions on a key. Served counts the part of Allowed that a response cache answered.
-type Decisions struct{ Allowed, Denied, Served atomic.Uint64 }
+// Decisions counts the decisions on a key. Served counts the part of Allowed that a response cache answered, and
+// WouldDeny the part that a limit in shadow mode would have denied.
+type Decisions struct{ Allowed, Denied, Served, WouldDeny atomic.Uint64 }
 
 func (d *Decisions) Count(allowed bool, n uint64) {
 	if allowed {
@@ -253,7 +254,8 @@ func (d *Decisions) Count(allowed bool, n uint64) {
 }
 
 func (d *Decisions) Of(key hottype.Key) report.KeyDecisions {
-	return report.KeyDecisions{Key: key, Allowed: d.Allowed.Load(), Denied: d.Denied.Load(), Cached: d.Served.Load()}
+	return report.KeyDecisions{Key: key, Allowed: d.Allowed.Load(), Denied: d.Denied.Load(), Cached: d.Served.Load(),
+		WouldDeny: d.WouldDeny.Load()}
 }
 
 // Memo is a value that a reader remembers on an Entry. It is not changed once stored.

@@ -16,8 +16,10 @@ type Limiter struct {
 	At       time.Time `json:"at"`
 	Allowed  uint64    `json:"allowed"`
 	// Served is the part of Allowed that a response cache answered.
-	Served uint64  `json:"served,omitempty"`
-	Denied Denials `json:"denied"`
+	Served uint64 `json:"served,omitempty"`
+	// WouldDeny is the part of Allowed that something in shadow mode would have denied.
+	WouldDeny uint64  `json:"would_deny,omitempty"`
+	Denied    Denials `json:"denied"`
 	// OverridesRevision is the revision of the live overrides that the limiter applies.
 	OverridesRevision int64 `json:"overrides,omitempty"`
 	// Stopped is true in the last report of a limiter that was told to stop.
@@ -68,6 +70,8 @@ type KeyDecisions struct {
 	Denied  uint64      `json:"denied"`
 	// Cached is the part of Allowed that a response cache answered.
 	Cached uint64 `json:"served,omitempty"`
+	// WouldDeny is the part of Allowed that a limit of the key in shadow mode would have denied.
+	WouldDeny uint64 `json:"would_deny,omitempty"`
 }
 
 // OverrideHits counts the decisions to which an override applied.

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/hotparam/pipeline/internal/report"
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -54,6 +56,10 @@ func TestOperator_TriesLimitInShadow(t *testing.T) {
 		tabTo(t, ctx, "#views a[href='"+path+"']")
 		run(t, ctx, chromedp.KeyEvent(kb.Enter), until(fmt.Sprintf("location.pathname == %q", path)))
 	}
+	view("/")
+	run(t, ctx, says("#hot-table tbody tr", "topic?id=viral"),
+		until("Number(document.querySelector('#would').textContent) > 0"),
+		until("/^Enforce: denies [1-9][0-9]* %$/.test(document.querySelector('#hot-table [data-act=enforce]').textContent)"))
 	view("/overrides")
 	run(t, ctx, until("/would have denied [1-9]/.test(document.querySelector('#overrides .would').textContent)"))
 	tabTo(t, ctx, `#overrides [data-act="edit"]`)
@@ -76,5 +82,48 @@ func TestOperator_TriesLimitInShadow(t *testing.T) {
 	view("/audit")
 	run(t, ctx, says("#audit tbody", "set: in shadow: limit 2/s"),
 		until("document.querySelectorAll('#audit tbody tr').length == 3"))
+	w.check(t)
+}
+
+// TestShadow_IsVisible checks that requests which shadow mode would deny are counted on the page, in colours and in
+// shape, and that a row offers to enforce the override that is tried.
+func TestShadow_IsVisible(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t)
+	cfg := config(t)
+	cfg.Reports = func(context.Context) ([]report.Limiter, error) {
+		list := liveReports(time.Now())
+		list[0].Keys[0] = report.KeyDecisions{Key: "topic?id=42", Allowed: 4 * list[0].Keys[0].Allowed,
+			WouldDeny: 3 * list[0].Keys[0].Allowed}
+		list[0].WouldDeny = list[0].Keys[0].WouldDeny
+		return list, nil
+	}
+	srv := serve(t, cfg)
+	w := watch(t, ctx, srv.URL)
+	putOverride(t, srv.URL, `{"key": "topic?id=42", "rate": 100, "mode": "shadow", "for": "1h"}`)
+	run(t, ctx, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(srv.URL))
+	row := "#hot-table tbody tr.would-deny "
+	run(t, ctx, until("document.querySelector('"+row+".tries')?.textContent == '300'"),
+		says(row+"[data-act=enforce]", "Enforce: denies 75 %"), until("document.querySelector('#would').textContent == '300'"),
+		until("document.querySelector('#strip-would').checkVisibility()"),
+		until("document.querySelector('#chart').getAttribute('aria-label').includes('300 would be denied')"))
+	for _, width := range []int64{1440, 1280, 1000, 820, 390} {
+		for _, look := range []string{"light", "dark"} {
+			run(t, ctx, chromedp.EmulateViewport(width, 900), scheme(look),
+				until(fmt.Sprintf("innerWidth == %d && document.documentElement.scrollWidth <= %d", width, width)),
+				until("document.querySelector('#hot-table').scrollWidth <= document.querySelector('#hot').clientWidth - 20"))
+			shotOf(t, ctx, fmt.Sprintf("shadow-%d-%s", width, look), chromedp.CaptureScreenshot())
+		}
+	}
+	run(t, ctx, chromedp.EmulateViewport(1440, 900), forced("dark"))
+	shotOf(t, ctx, "shadow-forced", chromedp.CaptureScreenshot())
+	run(t, ctx, scheme("light"), clickOn("[data-sort=would]"), says("#hot-table tbody tr:nth-child(1)", "topic?id=42"),
+		clickOn("#hot-table tbody tr:nth-child(1) th a"), says("#key-would", "would deny 300/s in shadow mode"),
+		says("#key-acts [data-act=enforce]", "Enforce: denies 75 %"),
+		until("document.querySelector('#key-chart').getAttribute('aria-label').includes('300 would be denied')"))
+	shotOf(t, ctx, "shadow-key", chromedp.CaptureScreenshot())
+	run(t, ctx, clickOn("#key-acts [data-act=enforce]"))
+	secondWord(t, ctx, "document.querySelector('#toast').textContent.includes('Enforced')")
+	run(t, ctx, says("#toast", "Enforced: topic?id=42, limit 100/s"))
 	w.check(t)
 }

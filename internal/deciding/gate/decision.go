@@ -81,8 +81,10 @@ type requestKey struct {
 	h      *keyLimit         // nil if nothing limits the key
 	counts *hotset.Decisions // nil if not counted
 	denied bool              // a limit of this key denied
-	fair   *fairShare        // nil if the key is not charged, or not fair
-	share  fairness.Result
+	// wouldDeny is true if a limit of this key in shadow mode would have denied.
+	wouldDeny bool
+	fair      *fairShare // nil if the key is not charged, or not fair
+	share     fairness.Result
 }
 
 func (k *requestKey) countDecision(allowed bool) {
@@ -93,6 +95,9 @@ func (k *requestKey) countDecision(allowed bool) {
 		k.h.hits.Add(1)
 	}
 	k.counts.Count(allowed, 1)
+	if allowed && k.wouldDeny {
+		k.counts.WouldDeny.Add(1)
+	}
 }
 
 // chargeGroup holds charges that one store takes together. The slices are parallel instead of one slice of structs,

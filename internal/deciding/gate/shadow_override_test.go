@@ -62,7 +62,7 @@ func TestLimitInShadowMode(t *testing.T) {
 			t.Errorf("%s: %+v", rule, s)
 		}
 		for _, row := range b.Report(b.now).Keys {
-			if want := (report.KeyDecisions{Key: hottype.Key(key), Allowed: 4, Denied: 2}); row != want {
+			if want := (report.KeyDecisions{Key: hottype.Key(key), Allowed: 4, Denied: 2, WouldDeny: 2}); row != want {
 				t.Errorf("%s: %+v", rule, row)
 			}
 		}

@@ -34,6 +34,10 @@ rules:
 	if n := store.calls.Load(); n != 0 {
 		t.Errorf("%d calls of the shared store", n)
 	}
+	r := b.Report(b.now)
+	if len(r.Keys) != 1 || r.WouldDeny != 4 || r.Keys[0].WouldDeny != 3 || r.Keys[0].Allowed != 6 {
+		t.Errorf("the report has %d, and %+v", r.WouldDeny, r.Keys)
+	}
 }
 
 // TestShadowLimits_CountByRule counts each request once, under the first that would deny it: overrides that block, then

@@ -180,7 +180,7 @@ func (s *shard) addTo(out *Stats) {
 func (g *Gate) Report(now time.Time) report.Limiter {
 	st := g.Stats()
 	r := report.Limiter{Instance: g.cfg.Instance, At: now, Allowed: st.Allowed.Total(),
-		Served: st.Allowed[hottype.ReasonCached], Denied: st.Denied}
+		Served: st.Allowed[hottype.ReasonCached], WouldDeny: st.WouldDeny, Denied: st.Denied}
 	rows := make(map[hottype.Key]int)
 	hot := g.cfg.Hot.Entries(now)
 	uses := g.cur.Load().uses
@@ -209,6 +209,7 @@ func (g *Gate) Report(now time.Time) report.Limiter {
 			r.Keys[i].Allowed += d.Allowed
 			r.Keys[i].Denied += d.Denied
 			r.Keys[i].Cached += d.Cached
+			r.Keys[i].WouldDeny += d.WouldDeny
 		} else if d.Allowed+d.Denied > 0 {
 			rows[o.key] = len(r.Keys)
 			r.Keys = append(r.Keys, d)

@@ -44,6 +44,9 @@ func (g *Gate) judgeWatched(ctx context.Context, d *decision, v *verdict.Verdict
 			if v.Allowed && !v.WouldDeny {
 				d.wouldDeny = r
 			}
+			if m.key >= 0 {
+				d.keys[m.key].wouldDeny = true
+			}
 			recordWouldDeny(v, m.reason, m.rule)
 		}
 	}
@@ -90,6 +93,7 @@ func (d *decision) watchKey(v *verdict.Verdict, o *rules.Override, i int) {
 	h, state := d.st.overrideLimit(o, d.matches[i].Rule)
 	switch {
 	case !h.limited && !d.keysOnly:
+		d.keys[i].wouldDeny = true
 		state.countWatched(true)
 		recordWouldDeny(v, h.limit.reason, h.rule)
 	case h.limited && v.Cache == nil:

@@ -23,7 +23,7 @@ func TestGetSeconds_ContinueAfterCooling(t *testing.T) {
 	w, s := newWorld(t, nil), loadSchemas(t)
 	report := func(n uint64) report.Limiter {
 		return report.Limiter{Instance: "a", At: w.clock().Add(time.Second),
-			Keys: []report.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 50 * n}}}
+			Keys: []report.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 50 * n, WouldDeny: 25 * n}}}
 	}
 	w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 155, t0)} })
 	w.second()
@@ -43,8 +43,9 @@ func TestGetSeconds_ContinueAfterCooling(t *testing.T) {
 	at := t0.Unix()
 	want := []live.Second{
 		{At: at + 1, Rate: n(155), Limit: n(100)}, {At: at + 2, Rate: n(155), Limit: n(100)},
-		{At: at + 3, Rate: n(155), Allowed: n(100), Denied: n(50), Limit: n(100)},
-		{At: at + 4, Allowed: n(100), Denied: n(50)}, {At: at + 5, Allowed: n(100), Denied: n(50)},
+		{At: at + 3, Rate: n(155), Allowed: n(100), Denied: n(50), Limit: n(100), WouldDeny: n(25)},
+		{At: at + 4, Allowed: n(100), Denied: n(50), WouldDeny: n(25)},
+		{At: at + 5, Allowed: n(100), Denied: n(50), WouldDeny: n(25)},
 	}
 	if diff := cmp.Diff(want, ask("")); diff != "" {
 		t.Error(diff)

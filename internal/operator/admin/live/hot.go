@@ -38,6 +38,7 @@ var hotOrders = map[string]func(a, b *hottype.HotKey, x, y keySpeed) int{
 	"allowed":   func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Allowed, x.Allowed) },
 	"denied":    func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Denied, x.Denied) },
 	"served":    func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.Served, x.Served) },
+	"would":     func(_, _ *hottype.HotKey, x, y keySpeed) int { return cmp.Compare(y.WouldDeny, x.WouldDeny) },
 }
 
 // getHot lists the hot keys: GET /v1/hot?limit&offset&sort&find.
@@ -72,7 +73,7 @@ func readHotQuery(r *http.Request) (q hotQuery, err error) {
 	q.sort = cmp.Or(r.URL.Query().Get("sort"), "rate")
 	if hotOrders[q.sort] == nil {
 		return q, web.BadField("sort", "sort is "+web.Quoted(q.sort),
-			"give rate, threshold, share, clients, since, key, allowed, denied or served")
+			"give rate, threshold, share, clients, since, key, allowed, denied, served or would")
 	}
 	return q, nil
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	keepSeconds = 900 // fifteen minutes of a key
-	keepKeys    = 500 // keys with such minutes: with 20 bytes a second at most 9 MB
+	keepKeys    = 500 // keys with such minutes: with 24 bytes a second at most 11 MB
 )
 
 // seconds holds the last fifteen minutes of keys that are or were hot, a loop or overridden. It is bounded: the first
@@ -126,9 +126,10 @@ func (s *Service) addKeySeconds(now time.Time, hot []HotKey, loops []hottype.Hot
 	speeds := s.rates.totalSpeed(now).Keys
 	costs := map[hottype.Key]hottype.Cost{}
 	add := func(key hottype.Key, rate float64, l *limitView) {
-		one := past.Second{Rate: float32(rate), Allowed: past.Unknown, Denied: past.Unknown, Limit: past.Unknown}
+		one := past.Second{Rate: float32(rate), Allowed: past.Unknown, Denied: past.Unknown, Limit: past.Unknown,
+			WouldDeny: past.Unknown}
 		if sp, ok := speeds[key]; ok {
-			one.Allowed, one.Denied = float32(sp.Allowed), float32(sp.Denied)
+			one.Allowed, one.Denied, one.WouldDeny = float32(sp.Allowed), float32(sp.Denied), float32(sp.WouldDeny)
 			delete(speeds, key)
 		}
 		if l != nil && l.WindowMS > 0 {
@@ -170,6 +171,8 @@ type Second struct {
 	Allowed *float64 `json:"allowed"`
 	Denied  *float64 `json:"denied"`
 	Limit   *float64 `json:"limit"`
+	// WouldDeny is the part of Allowed that a limit in shadow mode would have denied.
+	WouldDeny *float64 `json:"would_deny"`
 }
 
 // nilIfNaN returns a number of requests a second, or of units of a cost.
@@ -198,7 +201,7 @@ func (s *Service) getSeconds(w http.ResponseWriter, r *http.Request) error {
 	views := make([]Second, len(list))
 	for i, one := range list {
 		views[i] = Second{int64(one.At), nilIfNaN(one.Rate, cost), nilIfNaN(one.Allowed, ""), nilIfNaN(one.Denied, ""),
-			nilIfNaN(one.Limit, "")}
+			nilIfNaN(one.Limit, ""), nilIfNaN(one.WouldDeny, "")}
 	}
 	answer := map[string]any{"key": key, "at": now.Unix(), "seconds": views}
 	if cost != "" {

@@ -30,6 +30,8 @@ type Key struct {
 	Allowed  *float64        `json:"allowed_per_second"`
 	Denied   *float64        `json:"denied_per_second"`
 	Served   *float64        `json:"served_per_second"` // requests that a response cache answered, not in Allowed
+	// WouldDeny is the part of Allowed that a limit of the key in shadow mode would have denied.
+	WouldDeny *float64 `json:"would_deny_per_second"`
 	// Senders is null if the key is not among the heaviest hot keys.
 	Senders  *sendersView  `json:"senders"`
 	Override *changes.View `json:"override"`
@@ -110,6 +112,7 @@ func (s *Service) describeKey(r *http.Request, key hottype.Key, now time.Time) (
 	}
 	if sp, ok := s.keySpeeds(now)[key]; ok {
 		a.Allowed, a.Denied, a.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Denied), web.Rounded(sp.Served)
+		a.WouldDeny = web.Rounded(sp.WouldDeny)
 	}
 	a.Senders = s.sendersOf(key, now)
 	a.Limits = slices.Concat(overrideLimits(rule, o, key), s.adaptiveBounds().ruleLimits(rule, o, key, a.Hot),

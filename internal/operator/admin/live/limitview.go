@@ -40,11 +40,15 @@ type HotKey struct {
 	// Spark is the rate in the last minute. It is set in lists that a request asks for.
 	Spark []float64 `json:"spark,omitempty"`
 	// Allowed, Denied and Served are null while no limiter has reported the key. Served counts the requests that a
-	// response cache answered; they are not in Allowed.
-	Allowed  *float64      `json:"allowed_per_second"`
-	Denied   *float64      `json:"denied_per_second"`
-	Served   *float64      `json:"served_per_second"`
-	Override *changes.View `json:"override"`
+	// response cache answered; they are not in Allowed. WouldDeny counts the requests of Allowed that a limit in shadow
+	// mode would have denied.
+	Allowed   *float64      `json:"allowed_per_second"`
+	Denied    *float64      `json:"denied_per_second"`
+	Served    *float64      `json:"served_per_second"`
+	WouldDeny *float64      `json:"would_deny_per_second"`
+	Override  *changes.View `json:"override"`
+	// Tried is the override in shadow mode that would decide if it were enforced, or null.
+	Tried *changes.View `json:"tried"`
 }
 
 // limitView is a limit as the API shows it. Burst is the burst of a token bucket. A limit by cost has Limit and Burst
@@ -73,6 +77,8 @@ type Totals struct {
 	Allowed *float64 `json:"allowed_per_second"`
 	Served  *float64 `json:"served_per_second"`
 	Denied  *float64 `json:"denied_per_second"`
+	// WouldDeny is the part of Allowed that something in shadow mode would have denied.
+	WouldDeny *float64 `json:"would_deny_per_second"`
 	// DeniedBy splits Denied by reason.
 	DeniedBy map[string]float64 `json:"denied_by"`
 	HotKeys  int                `json:"hot_keys"`

@@ -28,20 +28,22 @@ type instance struct {
 
 // speed holds what one limiter decides, or several limiters together (see totalSpeed). Its numbers are per second, but
 // those of Hits are also totals since the start of the limiter, and Limiters is the number of limiters in the sums.
-// Allowed leaves out Served, the requests that a response cache answered.
+// Allowed leaves out Served, the requests that a response cache answered; WouldDeny is the part of Allowed that something
+// in shadow mode would have denied.
 type speed struct {
-	Allowed  float64
-	Served   float64
-	Denied   [report.NumReasons]float64
-	OfClient float64 // denials sampled by report.Limiter.DeniedClients
-	Keys     map[hottype.Key]keySpeed
-	Hits     map[string]overrideHits // by ID
-	Limiters int
-	Known    bool // the sums include the speed of a limiter
+	Allowed   float64
+	Served    float64
+	WouldDeny float64
+	Denied    [report.NumReasons]float64
+	OfClient  float64 // denials sampled by report.Limiter.DeniedClients
+	Keys      map[hottype.Key]keySpeed
+	Hits      map[string]overrideHits // by ID
+	Limiters  int
+	Known     bool // the sums include the speed of a limiter
 }
 
-// keySpeed holds the decisions on one key. As in speed, Allowed leaves out Served.
-type keySpeed struct{ Allowed, Denied, Served float64 }
+// keySpeed holds the decisions on one key. As in speed, Allowed leaves out Served and contains WouldDeny.
+type keySpeed struct{ Allowed, Denied, Served, WouldDeny float64 }
 
 func (k keySpeed) requests() float64 { return k.Allowed + k.Denied + k.Served }
 
@@ -122,6 +124,7 @@ func (in *instance) update(now time.Time, rep report.Limiter) {
 	sp := speed{Keys: make(map[hottype.Key]keySpeed, len(rep.Keys))}
 	allowed, served := counterGrowth(in.last.Allowed, rep.Allowed), counterGrowth(in.last.Served, rep.Served)
 	sp.Allowed, sp.Served = perSecond(without(allowed, served), apart), perSecond(served, apart)
+	sp.WouldDeny = perSecond(counterGrowth(in.last.WouldDeny, rep.WouldDeny), apart)
 	for r, n := range rep.Denied.All() {
 		sp.Denied[r] = perSecond(counterGrowth(in.last.Denied[r], n), apart)
 	}
@@ -133,6 +136,8 @@ func (in *instance) update(now time.Time, rep report.Limiter) {
 			Allowed: perSecond(without(counterGrowth(was.Allowed, k.Allowed), served), apart),
 			Denied:  perSecond(counterGrowth(was.Denied, k.Denied), apart),
 			Served:  perSecond(served, apart),
+
+			WouldDeny: perSecond(counterGrowth(was.WouldDeny, k.WouldDeny), apart),
 		}
 	}
 	sp.Hits = hitsOf(rep)
@@ -156,13 +161,14 @@ func (r *rates) totalSpeed(now time.Time) speed {
 		sum.Known = sum.Known || in.hasSpeed
 		sum.Allowed += in.speed.Allowed
 		sum.Served += in.speed.Served
+		sum.WouldDeny += in.speed.WouldDeny
 		for i := range sum.Denied {
 			sum.Denied[i] += in.speed.Denied[i]
 		}
 		for k, v := range in.speed.Keys {
 			was := sum.Keys[k]
 			sum.Keys[k] = keySpeed{Allowed: was.Allowed + v.Allowed, Denied: was.Denied + v.Denied,
-				Served: was.Served + v.Served}
+				Served: was.Served + v.Served, WouldDeny: was.WouldDeny + v.WouldDeny}
 		}
 	}
 	return sum

@@ -53,7 +53,7 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 	s.addKeySeconds(now, st.Hot, loops)
 	st.Hot = st.Hot[:min(len(st.Hot), maxShown)]
 	if t := st.Totals; t.Requests != nil {
-		s.recent.points = appendBounded(s.recent.points, point{now, *t.Allowed, *t.Served, *t.Denied}, keepPoints)
+		s.recent.points = appendBounded(s.recent.points, point{now, *t.Allowed, *t.Served, *t.Denied, *t.WouldDeny}, keepPoints)
 	}
 	s.latest.state = st
 	s.hub.send(encodeEvent("state", st))
@@ -243,6 +243,8 @@ type point struct {
 	Allowed float64   `json:"allowed"`
 	Served  float64   `json:"served"`
 	Denied  float64   `json:"denied"`
+	// WouldDeny is the part of Allowed that something in shadow mode would have denied.
+	WouldDeny float64 `json:"would_deny"`
 }
 
 type Change struct {

@@ -200,7 +200,7 @@ func viewTotals(sp speed) Totals {
 		denied += sp.Denied[r]
 	}
 	v.Requests, v.Denied = web.Rounded(sp.Allowed+sp.Served+denied), web.Rounded(denied)
-	v.Allowed, v.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Served)
+	v.Allowed, v.Served, v.WouldDeny = web.Rounded(sp.Allowed), web.Rounded(sp.Served), web.Rounded(sp.WouldDeny)
 	return v
 }
 
@@ -212,7 +212,7 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 	}
 	s.mu.Unlock()
 	speeds := s.keySpeeds(now)
-	views, bounds := make([]HotKey, len(hot)), s.adaptiveBounds()
+	views, bounds, tried := make([]HotKey, len(hot)), s.adaptiveBounds(), held.Index.WithShadow()
 	for i, h := range hot {
 		o, rule := held.Index.Find([]byte(h.Key), now), set.RuleOf(h.Key, h.Rule)
 		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: bounds.effectiveLimit(rule, o, h.Key),
@@ -226,6 +226,12 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 		}
 		if sp, ok := speeds[h.Key]; ok {
 			v.Allowed, v.Denied, v.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Denied), web.Rounded(sp.Served)
+			v.WouldDeny = web.Rounded(sp.WouldDeny)
+		}
+		if tried != nil {
+			if t := tried.Find([]byte(h.Key), now); t != nil && t.InShadow() {
+				v.Tried = held.ViewOf(t)
+			}
 		}
 		v.Alias = aliases[h.Key]
 		views[i] = v

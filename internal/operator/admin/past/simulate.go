@@ -14,6 +14,7 @@ import (
 type Second struct {
 	At                           uint32 // unix seconds; 0: no second
 	Rate, Allowed, Denied, Limit float32
+	WouldDeny                    float32 // part of Allowed
 	// Mean is the mean cost of a request, in counts of the limit that is tried; 0 stands for 1.
 	Mean int64
 }

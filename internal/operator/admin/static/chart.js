@@ -29,10 +29,11 @@ export class Chart {
   // of sets the cost in whose units the rates of points are, or "" if they are of requests.
   of(cost) { this.#cost = cost; }
 
-  // hasServed reports whether a response cache answered some requests.
-  hasServed() { return this.#points.some((p) => p.served > 0); }
+  // has reports whether some point has a number other than 0 of that name, such as served.
+  has(name) { return this.#points.some((p) => p[name] > 0); }
 
-  // set shows points; at is milliseconds since 1970. rate and limit may be null, and served may be absent.
+  // set shows points; at is milliseconds since 1970. rate and limit may be null, served and would may be absent.
+  // would is the part of allowed that something in shadow mode would have denied.
   set(points) {
     this.#points = points;
     this.draw();
@@ -58,6 +59,7 @@ export class Chart {
     this.#grid(c, frame);
     for (const run of runs(this.#points, this.#gap)) {
       this.#area(c, frame, run, () => 0, (p) => p.allowed, colour("--allowed"));
+      this.#area(c, frame, run, (p) => p.allowed - (p.would ?? 0), (p) => p.allowed, colour("--denied"), hatch);
       this.#area(c, frame, run, (p) => p.allowed, passed, colour("--served"));
       this.#area(c, frame, run, passed, all, colour("--denied"));
       this.#curve(c, frame, run, (p) => p.rate, { y: frame.yRate, colour: colour("--accent"), dashes: [] });
@@ -68,8 +70,9 @@ export class Chart {
     const last = this.#points.at(-1);
     if (!last) return;
     const served = last.served > 0 ? `, ${rate(last.served)} from the cache` : "";
+    const would = last.would > 0 ? `; ${rate(last.would)} would be denied` : "";
     const cost = this.#cost && last.rate != null ? `; the key costs ${costRate(last.rate, this.#cost)}` : "";
-    const end = `${rate(last.allowed)} allowed${served} and ${rate(last.denied)} denied${cost}`;
+    const end = `${rate(last.allowed)} allowed${served} and ${rate(last.denied)} denied${would}${cost}`;
     this.#canvas.setAttribute("aria-label", `Requests a second; at the end ${end}`);
   }
 
@@ -119,7 +122,8 @@ export class Chart {
     }
   }
 
-  #area(c, f, run, low, high, colour) {
+  // area fills the room between two values, with the colour or with a pattern that paint makes of it.
+  #area(c, f, run, low, high, colour, paint) {
     const points = run.filter((p) => p.at >= f.end - this.#span);
     if (points.length === 0) return;
     c.beginPath();
@@ -131,8 +135,8 @@ export class Chart {
     c.stroke();
     for (const p of points.toReversed()) c.lineTo(f.x(p.at), f.y(low(p)));
     c.closePath();
-    c.globalAlpha = 0.22;
-    c.fillStyle = colour;
+    c.globalAlpha = paint ? 1 : 0.22;
+    c.fillStyle = paint ? paint(c, colour) : colour;
     c.fill();
     c.globalAlpha = 1;
   }
@@ -178,11 +182,21 @@ export class Chart {
       el("span", { class: "key-allowed" }, `${rate(near.allowed)} allowed/s`),
       ...(near.served > 0 ? [el("span", { class: "key-served" }, `${rate(near.served)} from the cache/s`)] : []),
       el("span", { class: "key-denied" }, `${rate(near.denied)} denied/s`),
+      ...(near.would > 0 ? [el("span", { class: "key-would" }, `${rate(near.would)} would be denied/s`)] : []),
       ...(near.rate == null ? [] : [el("span", { class: "key-rate" }, `${cellRate(near.rate, this.#cost)} rate`)]),
       ...(near.limit == null ? [] : [el("span", { class: "key-limit" }, `${rate(near.limit)} limit`)]));
     this.#tip.classList.toggle("flip", x > f.w / 2);
     this.#tip.style.left = `${x}px`; // by the object model, because the policy forbids styles only in markup
   }
+}
+
+// hatch returns a pattern of slanting lines.
+function hatch(c, colour) {
+  const tile = new OffscreenCanvas(6, 6), t = tile.getContext("2d");
+  t.strokeStyle = colour;
+  t.lineWidth = 1.5;
+  for (const x of [-6, 0, 6]) line(t, x, 6, x + 6, 0);
+  return c.createPattern(tile, "repeat");
 }
 
 // passed returns the requests of a point that were not denied, and all returns all its requests.

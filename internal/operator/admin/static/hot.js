@@ -114,6 +114,7 @@ export class HotTable {
     if (keys.length === 0 && this.#page > 0 && matched > 0) return this.#turn({ page: this.#last });
     // The column would be empty without a response cache.
     if (keys.some((h) => h.served_per_second > 0)) this.#table.classList.add("with-served");
+    if (keys.some((h) => h.would_deny_per_second > 0 || h.tried)) this.#table.classList.add("with-would");
     this.#tell(keys.length, matched);
     if (this.#renew) speak(this.#section.querySelector("#hot-more").textContent || countOf(matched, "hot key"));
     [this.#now, this.#all] = [Date.parse(at), keys.length === matched && this.#find === ""];
@@ -159,6 +160,7 @@ function newRow(first, act, about) {
     rule: note(), times: note(), bounds: note(), client: note(), source: note(), past: note(),
     rate: el("span"), share: el("span"), clients: el("span"), since: el("span"), limit: el("span"),
     allowed: el("span"), denied: el("span"), served: el("span"),
+    would: el("span"),
   };
   const line = spark();
   const button = (kind, name) => el("button", {
@@ -167,18 +169,19 @@ function newRow(first, act, about) {
   }, name);
   const buttons = {
     limit: button("limit", "Limit"), block: button("block", "Block"), exempt: button("exempt", "Exempt"),
-    clear: button("clear", "Clear"),
+    enforce: button("enforce", "Enforce"), clear: button("clear", "Clear"),
   };
   const acts = el("div", { class: "acts" }, ...Object.values(buttons));
   const node = el("tr", {},
     el("th", { scope: "row", class: "keycell" }, keyLink(first), readableNode(first.key), text.rule),
     cell("Rate", "num rate", line, text.rate, text.times, text.past, text.bounds),
-    cell("Share", "num minor", text.share),
+    cell("Share", "num minor part", text.share),
     cell("Clients", "num who minor", text.clients, text.client),
     cell("Hot for", "num minor", text.since),
     cell("Limit", "limit", text.limit, text.source),
     cell("Allowed/s", "num ok minor", text.allowed),
     cell("Denied/s", "num bad", text.denied),
+    cell("Would deny/s", "num tries", text.would),
     cell("Served/s", "num ok served minor", text.served),
     cell("", "actcell", acts));
   const fill = (h, gone) => {
@@ -200,11 +203,23 @@ function newRow(first, act, about) {
     setText(text.allowed, rate(h.allowed_per_second));
     setText(text.denied, rate(h.denied_per_second));
     setText(text.served, rate(h.served_per_second));
+    setText(text.would, rate(h.would_deny_per_second));
+    node.classList.toggle("would-deny", h.would_deny_per_second > 0);
+    buttons.enforce.hidden = h.tried?.source !== "live";
+    setText(buttons.enforce, enforceText(h));
+    buttons.enforce.setAttribute("aria-label", `${enforceText(h)} ${plainKey(h.key)}`);
     node.classList.toggle("denying", h.denied_per_second > 0);
     acts.hidden = !writable;
     buttons.clear.hidden = h.override?.source !== "live";
   };
   return { node, fill };
+}
+
+// enforceText names the button that enforces the override which is tried on a key, with the part of the key's requests
+// that would be denied.
+export function enforceText(h) {
+  const all = h.allowed_per_second + h.served_per_second + h.denied_per_second;
+  return all > 0 ? `Enforce: denies ${Math.round((100 * h.would_deny_per_second) / all)} %` : "Enforce";
 }
 
 // pageOf returns the index of the page of a list that the query of an address names.

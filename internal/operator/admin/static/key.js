@@ -7,7 +7,7 @@ import {
   overrideText, percent, plainKey, problemText, rate,
   readableNode, setText, times,
 } from "./text.js";
-import { perSecond } from "./hot.js";
+import { enforceText, perSecond } from "./hot.js";
 import { clientActs } from "./lists.js";
 import { wouldText } from "./overrides.js";
 import { isHeld } from "./still.js";
@@ -108,7 +108,11 @@ export class KeyView {
     this.#showSenders(k.senders, found);
     if (!this.#day) setText($("key-chart-note"), drawnText(k));
     $("key-limits").replaceChildren(...[overrideLine(k), triedLine(k), ...k.limits.map(limitLine)].filter(Boolean));
-    $("key-acts").querySelector("[data-act=enforce]").hidden = k.tried?.source !== "live";
+    const would = k.would_deny_per_second;
+    setText($("key-would"), would > 0 ? `would deny ${rate(would)}/s in shadow mode` : "");
+    const enforce = $("key-acts").querySelector("[data-act=enforce]");
+    enforce.hidden = k.tried?.source !== "live";
+    setText(enforce, enforceText(k));
     $("key-acts").querySelector("[data-act=clear]").hidden = k.override?.source !== "live";
     if (!first) return;
     if (this.#day) this.#choose(true); // the cost is known now
@@ -124,10 +128,13 @@ export class KeyView {
     this.#since = at; // the current second is fetched again when it has ended
     const known = new Map(this.#points.map((p) => [p.at, p]));
     for (const s of seconds) {
-      known.set(s.at * 1000, { ...s, at: s.at * 1000, allowed: s.allowed ?? 0, denied: s.denied ?? 0 });
+      known.set(s.at * 1000, {
+        ...s, at: s.at * 1000, allowed: s.allowed ?? 0, denied: s.denied ?? 0, would: s.would_deny,
+      });
     }
     this.#points = [...known.values()].filter((p) => p.at > (at - 900) * 1000);
     if (!this.#day) this.#chart.set(this.#points);
+    $("key-would-legend").hidden = !this.#chart.has("would");
   }
 
   // choose shows the last fifteen minutes by the second, or the last day by the minute.

@@ -31,7 +31,7 @@ export class NowView {
   }
 
   hello(h, writable) {
-    this.#chart.set(h.history.map((p) => ({ ...p, at: Date.parse(p.at) })));
+    this.#chart.set(h.history.map((p) => ({ ...p, would: p.would_deny, at: Date.parse(p.at) })));
     this.#hot.seed(h.sparks);
     this.#feed.reset(h.changes);
     this.state(h.state, writable);
@@ -45,6 +45,7 @@ export class NowView {
     if (this.#latest && t.allowed_per_second != null) {
       this.#chart.add({
         at: Date.parse(s.at), allowed: t.allowed_per_second, served: t.served_per_second, denied: t.denied_per_second,
+        would: t.would_deny_per_second,
       });
     }
     if (this.#latest) this.#hot.tick(s.hot);
@@ -71,7 +72,10 @@ export class NowView {
     const unknown = t.requests_per_second == null;
     for (const unit of document.querySelectorAll("#view-now .numbers small")) unit.hidden = unknown;
     setText($("allowed-note"), allowedNote(t));
-    document.querySelector("#view-now .key-served").hidden = !this.#chart.hasServed();
+    for (const name of ["served", "would"]) document.querySelector(`#strip-${name}`).hidden = !this.#chart.has(name);
+    $("would-tile").hidden = !(t.would_deny_per_second > 0);
+    setText($("would"), rate(t.would_deny_per_second));
+    setText($("would-note"), share(t.would_deny_per_second, t.requests_per_second));
     setText($("denied-note"), deniedBy(t));
     setText($("hot-note"), hotNote(t));
     named($("events"), s.hot);
