@@ -178,7 +178,7 @@ func (k *kept) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heat
 			c := history.Cell{At: at, State: history.Cold, Peak: wave(t, 150, 140, 9000+1000*float64(i)) / float64(i+1),
 				Allowed: 10}
 			if c.Peak > 200 {
-				c.State, c.Denied = history.Hot, 99
+				c.State, c.Denied, c.WouldDeny = history.Hot, 99, 3
 			} else if i == 2 && at%30 < 4 {
 				c.State = history.Loop
 			}
@@ -203,6 +203,7 @@ func lastDay(now time.Time) *kept {
 			one.State, one.Rate = history.Hot, wave(at, 380, 90, 1500)
 		}
 		one.Allowed = history.Requests(60 * min(one.Rate, 100))
+		one.WouldDeny = 7
 		one.Peak, one.Denied = one.Rate*1.2, history.Requests(60*one.Rate)-one.Allowed
 		k.answer.Keys = append(k.answer.Keys, one)
 	}

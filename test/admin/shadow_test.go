@@ -7,13 +7,16 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/report"
+	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -31,8 +34,8 @@ func TestOperator_TriesLimitInShadow(t *testing.T) {
 	t.Cleanup(upstream.Close)
 	s, dir := &site{freeport.Addr(t), freeport.Addr(t)}, t.TempDir()
 	config := filepath.Join(dir, "hotparam.yaml")
-	const rules = "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 20, window: 1s}}]\n"
-	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
+	const ruleText = "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 20, window: 1s}}]\n"
+	if err := os.WriteFile(config, []byte(ruleText), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	program.Launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", s.addr,
@@ -90,12 +93,14 @@ func TestOperator_TriesLimitInShadow(t *testing.T) {
 func TestShadow_IsVisible(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
-	cfg := config(t)
+	cfg, tried := config(t), rules.Override{Key: "topic?id=42", Action: rules.ActionLimit, Mode: hottype.ModeShadow}
 	cfg.Reports = func(context.Context) ([]report.Limiter, error) {
 		list := liveReports(time.Now())
 		list[0].Keys[0] = report.KeyDecisions{Key: "topic?id=42", Allowed: 4 * list[0].Keys[0].Allowed,
 			WouldDeny: 3 * list[0].Keys[0].Allowed}
 		list[0].WouldDeny = list[0].Keys[0].WouldDeny
+		list[0].OverrideHits = []report.OverrideHits{{ID: tried.DefaultID(), N: list[0].Keys[0].Allowed,
+			WouldDeny: list[0].WouldDeny}}
 		return list, nil
 	}
 	srv := serve(t, cfg)
@@ -122,7 +127,22 @@ func TestShadow_IsVisible(t *testing.T) {
 		says("#key-acts [data-act=enforce]", "Enforce: denies 75 %"),
 		until("document.querySelector('#key-chart').getAttribute('aria-label').includes('300 would be denied')"))
 	shotOf(t, ctx, "shadow-key", chromedp.CaptureScreenshot())
-	run(t, ctx, clickOn("#key-acts [data-act=enforce]"))
+	run(t, ctx, chromedp.Navigate(srv.URL+"/history?last=hour"),
+		until("document.querySelector('#minute-table [data-label=\"Would deny\"]')?.textContent == '7'"),
+		chromedp.Navigate(srv.URL+"/history"), says("#heatmap-told", "A cell is 10m"),
+		until("(document.querySelector('#heatmap').focus(), document.activeElement.id == 'heatmap')"))
+	for range 30 { // the key was hot every two and a half hours
+		run(t, ctx, chromedp.KeyEvent(kb.ArrowRight))
+		told, err := chromedp.Run(ctx, chromedp.Evaluate[string]("document.querySelector('#heatmap-told').textContent"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(told, "3 would be denied in shadow mode") {
+			break
+		}
+	}
+	run(t, ctx, says("#heatmap-told", "3 would be denied in shadow mode"),
+		chromedp.Navigate(srv.URL+"/key?key=topic%3Fid%3D42"), clickOn("#key-acts [data-act=enforce]"))
 	secondWord(t, ctx, "document.querySelector('#toast').textContent.includes('Enforced')")
 	run(t, ctx, says("#toast", "Enforced: topic?id=42, limit 100/s"))
 	w.check(t)

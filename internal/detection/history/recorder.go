@@ -36,6 +36,7 @@ func (r *Recorder) Add(s *Second) (ended *Minute) {
 	}
 	r.minute.Total.Allowed = r.minute.Total.Allowed.Plus(s.Allowed)
 	r.minute.Total.Denied = r.minute.Total.Denied.Plus(s.Denied)
+	r.minute.Total.WouldDeny += s.WouldDeny
 	for what, n := range s.DeniedBy {
 		if n > 0 {
 			r.minute.Total.By[what] += n
@@ -67,6 +68,7 @@ func (r *Recorder) addSecond(minute time.Time, s *KeySecond) {
 	k.Rate += (s.Rate - k.Rate) / k.seconds
 	k.Peak = max(k.Peak, s.Rate)
 	k.Allowed, k.Denied = k.Allowed.Plus(s.Allowed), k.Denied.Plus(s.Denied)
+	k.WouldDeny += s.WouldDeny
 	k.Clients = max(k.Clients, s.Clients)
 	if k.Rule == "" {
 		k.Rule = s.Rule

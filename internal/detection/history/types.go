@@ -38,16 +38,20 @@ type KeyMinute struct {
 	// the key, for example a cold one.
 	Allowed Requests `json:"allowed"`
 	Denied  Requests `json:"denied"`
+	// WouldDeny is the part of Allowed that a limit in shadow mode would have denied.
+	WouldDeny float64 `json:"would_deny,omitempty"`
 	// Clients is the greatest number of clients seen at a time, or 0 if unknown.
 	Clients int64 `json:"clients,omitempty"`
 }
 
 // Total holds all requests of one minute.
 type Total struct {
-	Minute  time.Time          `json:"minute"`
-	Allowed Requests           `json:"allowed"` // Unknown if no limiter reported
-	Denied  Requests           `json:"denied"`
-	By      map[string]float64 `json:"denied_by,omitempty"` // by the reason of denial
+	Minute  time.Time `json:"minute"`
+	Allowed Requests  `json:"allowed"` // Unknown if no limiter reported
+	Denied  Requests  `json:"denied"`
+	// WouldDeny is the part of Allowed that something in shadow mode would have denied.
+	WouldDeny float64            `json:"would_deny,omitempty"`
+	By        map[string]float64 `json:"denied_by,omitempty"` // by the reason of denial
 }
 
 // Span is a time in which a key was hot or a loop.
@@ -123,6 +127,8 @@ type Cell struct {
 	Peak    float64  `json:"peak"`
 	Allowed Requests `json:"allowed"`
 	Denied  Requests `json:"denied"`
+	// WouldDeny is as in KeyMinute.
+	WouldDeny float64 `json:"would_deny,omitempty"`
 }
 
 // Answer is the result of a query, oldest first.
@@ -146,6 +152,7 @@ func (h *HeatmapKey) Add(at int64, k *KeyMinute) {
 	c := &h.Cells[len(h.Cells)-1]
 	c.State, c.Peak = hotterState(c.State, k.State), max(c.Peak, k.Peak)
 	c.Allowed, c.Denied = c.Allowed.Plus(k.Allowed), c.Denied.Plus(k.Denied)
+	c.WouldDeny += k.WouldDeny
 }
 
 // ID distinguishes the rows of a minute.
@@ -189,6 +196,7 @@ type KeySecond struct {
 	Cost            hottype.Cost
 	Rate            float64  // in units of the cost
 	Allowed, Denied Requests // in the second
+	WouldDeny       float64  // part of Allowed
 	Clients         int64
 }
 
@@ -197,6 +205,7 @@ type Second struct {
 	At              time.Time
 	Keys            []KeySecond
 	Allowed, Denied Requests
+	WouldDeny       float64 // part of Allowed
 	DeniedBy        map[string]float64
 }
 

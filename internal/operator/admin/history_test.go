@@ -129,7 +129,7 @@ func TestGetHistory_AnswersQueries(t *testing.T) {
 		From: t0, To: t0.Add(time.Hour),
 		Totals: []history.Total{{Minute: t0, Allowed: 5, By: map[string]float64{"hot": 1}}},
 		Keys: []history.KeyMinute{{Minute: t0, Key: "=cmd()", Rule: "topic", State: history.Hot, Rate: 1.5, Peak: 2,
-			Allowed: 90, Denied: history.Unknown}, {Minute: t0, Key: "slow?id=1", Rule: "slow", Cost: hottype.CostTime,
+			Allowed: 90, Denied: history.Unknown, WouldDeny: 30}, {Minute: t0, Key: "slow?id=1", Rule: "slow", Cost: hottype.CostTime,
 			State: history.Cold, Rate: 0.00041, Peak: 0.5, Allowed: history.Unknown, Denied: history.Unknown}},
 		Spans:  []history.Span{{Key: "topic?id=42", State: history.Hot, From: t0, Peak: 3}},
 		Events: []history.Event{{At: t0, Kind: "cooled", Key: "topic?id=42", Detail: json.RawMessage(`{"rate":1}`)}},
@@ -142,9 +142,9 @@ func TestGetHistory_AnswersQueries(t *testing.T) {
 	}
 	rec := w.ask(http.MethodGet,
 		"/v1/history?from=2026-03-14T00:00:00Z&to=1773500000&key=topic?id=%2542&limit=7&format=csv", "")
-	want := "minute,key,rule,state,rate,peak,allowed,denied,clients,cost\n" +
-		"2026-03-14T12:00:00Z,'=cmd(),topic,hot,1.500,2.000,90.000,,,\n" +
-		"2026-03-14T12:00:00Z,slow?id=1,slow,cold,0.00041,0.5,,,,time\n"
+	want := "minute,key,rule,state,rate,peak,allowed,denied,clients,cost,would_deny\n" +
+		"2026-03-14T12:00:00Z,'=cmd(),topic,hot,1.500,2.000,90.000,,,,30.000\n" +
+		"2026-03-14T12:00:00Z,slow?id=1,slow,cold,0.00041,0.5,,,,time,\n"
 	if rec.Code != 200 || rec.Body.String() != want ||
 		!strings.HasPrefix(rec.Header().Get("Content-Type"), "text/csv") {
 		t.Errorf("%d %s", rec.Code, rec.Body)

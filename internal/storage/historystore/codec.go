@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -20,12 +21,14 @@ import (
 //	file   = "hotparam history KIND 1\n" block…            KIND is minutes, hours or events; 1 is the version
 //	block  = length of payload [4] checksum of payload [4] checksum of both [4] payload    CRC-32C
 //	minute = seconds allowed denied count (text number)… count row…                        sums of an hour: the same
-//	row    = key rule state rate peak allowed denied clients                               sorted by key
+//	row    = key rule state rate peak allowed denied (would deny) clients                  sorted by key
 //	event  = milliseconds kind key detail step [1] (key state rule from until peak)        the span, if step is not 0
-//	state  = number [1] (cost)           the cost is a text, and there only if hasCost is added to the number
+//	state  = number [1] (cost)           the cost is a text, and there only if hasCost is added to the number;
+//	                                     with hasWouldDeny the row has the number of requests in brackets
 //	text   = length bytes
 //
-// Files with a cost are damaged to programs that know none; files without one are the same for both.
+// Files with a cost or with requests that shadow mode would have denied are damaged to programs that know none; other
+// files are the same for all. A minute has the number of such requests of all keys beside the reasons of denials.
 //
 // Numbers of type float64 take eight bytes, all others are varints. Times are unix seconds, of events and spans unix
 // milliseconds.
@@ -92,6 +95,13 @@ var states = []string{history.Cold, history.Loop, history.Hot}
 // hasCost is added to the number of a state that a cost follows.
 const hasCost = 0x80
 
+// hasWouldDeny is added to the number of the state of a row that has requests which shadow mode would have denied, and
+// wouldDeny is their name among the reasons of denials.
+const (
+	hasWouldDeny = 0x40
+	wouldDeny    = "would_deny"
+)
+
 // appendState appends a state, and the cost in whose units the rates are, if it is not of requests.
 func appendState(b []byte, state string, cost hottype.Cost) []byte {
 	number := byte(max(0, slices.Index(states, state)))
@@ -116,16 +126,26 @@ func appendFloats(b []byte, list ...float64) []byte {
 func encodeMinute(m *history.Minute) []byte {
 	b := binary.AppendVarint(nil, m.Total.Minute.Unix())
 	b = appendFloats(b, float64(m.Total.Allowed), float64(m.Total.Denied))
-	b = binary.AppendUvarint(b, uint64(len(m.Total.By)))
-	for what, n := range m.Total.By {
+	by := map[string]float64{}
+	if m.Total.WouldDeny > 0 {
+		by[wouldDeny] = m.Total.WouldDeny
+	}
+	maps.Copy(by, m.Total.By)
+	b = binary.AppendUvarint(b, uint64(len(by)))
+	for what, n := range by {
 		b = appendFloats(appendText(b, what), n)
 	}
 	keys := slices.SortedFunc(slices.Values(m.Keys), byKey)
 	b = binary.AppendUvarint(b, uint64(len(keys)))
 	for i := range keys {
 		k := &keys[i]
-		b = appendState(appendText(appendText(b, string(k.Key)), k.Rule), k.State, k.Cost)
-		b = appendFloats(b, k.Rate, k.Peak, float64(k.Allowed), float64(k.Denied))
+		b = appendText(appendText(b, string(k.Key)), k.Rule)
+		at := len(b)
+		b = appendFloats(appendState(b, k.State, k.Cost), k.Rate, k.Peak, float64(k.Allowed), float64(k.Denied))
+		if k.WouldDeny > 0 {
+			b[at] |= hasWouldDeny
+			b = appendFloats(b, k.WouldDeny)
+		}
 		b = binary.AppendVarint(b, k.Clients)
 	}
 	return b
@@ -180,8 +200,10 @@ func (c *cursor) readByte() byte {
 	return 0
 }
 
-func (c *cursor) readState() (state string, cost []byte) {
-	b := c.readByte()
+func (c *cursor) readState() (state string, cost []byte) { return c.readStateOf(c.readByte()) }
+
+// readStateOf reads the rest of a state whose number was read.
+func (c *cursor) readStateOf(b byte) (state string, cost []byte) {
 	if b&hasCost != 0 {
 		b, cost = b&^hasCost, c.readText()
 	}
@@ -208,13 +230,14 @@ type row struct {
 	key, rule, cost             []byte
 	state                       string
 	rate, peak, allowed, denied float64
+	wouldDeny                   float64
 	clients                     int64
 }
 
 func (r *row) keyMinute(at int64) history.KeyMinute {
 	return history.KeyMinute{Minute: time.Unix(at, 0).UTC(), Key: hottype.Key(r.key), Rule: string(r.rule),
 		Cost: hottype.Cost(r.cost), State: r.state, Rate: r.rate, Peak: r.peak, Allowed: history.Requests(r.allowed),
-		Denied: history.Requests(r.denied), Clients: r.clients}
+		Denied: history.Requests(r.denied), WouldDeny: r.wouldDeny, Clients: r.clients}
 }
 
 // block is a payload of a minute or of an hour, of which only the time was read.
@@ -241,13 +264,18 @@ func (b block) read(each func(*row)) (history.Total, error) {
 		what := string(c.readText())
 		t.By[what] = c.readFloat()
 	}
+	t.WouldDeny = t.By[wouldDeny]
+	delete(t.By, wouldDeny)
 	var r row
 	for n := c.readUvarint(); n > 0 && !c.bad; n-- {
 		r.key, r.rule = c.readText(), c.readText()
-		r.state, r.cost = c.readState()
-		r.rate, r.peak, r.allowed, r.denied, r.clients = c.readFloat(), c.readFloat(), c.readFloat(), c.readFloat(),
-			c.readVarint()
-		if !c.bad {
+		state := c.readByte()
+		r.state, r.cost = c.readStateOf(state &^ hasWouldDeny)
+		r.rate, r.peak, r.allowed, r.denied = c.readFloat(), c.readFloat(), c.readFloat(), c.readFloat()
+		if r.wouldDeny = 0; state&hasWouldDeny != 0 {
+			r.wouldDeny = c.readFloat()
+		}
+		if r.clients = c.readVarint(); !c.bad {
 			each(&r)
 		}
 	}

@@ -88,8 +88,8 @@ func TestSplitBlocks_StopsAtFirstFault(t *testing.T) {
 // FuzzFile reads any bytes as a file: nothing panics, the bytes taken as whole are whole, and decoded values are the
 // same when they are encoded and decoded again.
 func FuzzFile(f *testing.F) {
-	m := history.Minute{Total: history.Total{Minute: noon, By: map[string]float64{"hot": 1}},
-		Keys: []history.KeyMinute{{Key: "topic?id=1", Rule: "topic", State: history.Hot, Peak: 7}}}
+	m := history.Minute{Total: history.Total{Minute: noon, By: map[string]float64{"hot": 1}, WouldDeny: 3},
+		Keys: []history.KeyMinute{{Key: "topic?id=1", Rule: "topic", State: history.Hot, Peak: 7, WouldDeny: 3}}}
 	f.Add(true, appendBlock(fileHeader(minutesKind), encodeMinute(&m)))
 	e := hotEvent(noon, "topic?id=1")
 	f.Add(false, appendBlock(fileHeader(eventsKind), encodeRecord(&record{Event: e, step: beginsSpan})))

@@ -141,17 +141,17 @@ var anyCost = rapid.SampledFrom([]hottype.Cost{"", hottype.CostTime, hottype.Cos
 
 // anyMinute draws a minute with keys of any bytes.
 func anyMinute(t *rapid.T) history.Minute {
-	number := rapid.Float64()
+	number, would := rapid.Float64(), rapid.Float64Range(0, 1e12)
 	m := history.Minute{Total: history.Total{Minute: time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "at"), 0).UTC(),
 		Allowed: history.Requests(number.Draw(t, "allowed")), Denied: history.Requests(number.Draw(t, "denied")),
-		By: rapid.MapOfN(rapid.String(), number, 0, 3).Draw(t, "by")}}
+		By: rapid.MapOfN(rapid.String(), number, 0, 3).Draw(t, "by"), WouldDeny: would.Draw(t, "would")}}
 	for i := range rapid.IntRange(0, 4).Draw(t, "keys") {
 		m.Keys = append(m.Keys, history.KeyMinute{Minute: m.Total.Minute,
 			Key:  hottype.Key(string(rune('a'+i)) + string(rapid.SliceOf(rapid.Byte()).Draw(t, "key"))),
 			Rule: rapid.String().Draw(t, "rule"), State: rapid.SampledFrom(states).Draw(t, "state"),
 			Cost: anyCost.Draw(t, "cost"), Rate: number.Draw(t, "rate"), Peak: number.Draw(t, "peak"),
 			Allowed: history.Requests(number.Draw(t, "allowed")),
-			Denied:  history.Requests(number.Draw(t, "denied")), Clients: rapid.Int64().Draw(t, "clients")})
+			Denied:  history.Requests(number.Draw(t, "denied")), WouldDeny: would.Draw(t, "would"), Clients: rapid.Int64().Draw(t, "clients")})
 	}
 	return m
 }

@@ -138,6 +138,7 @@ func readMinute(parts []block, q *history.Query, answer *history.Answer) error {
 			continue
 		}
 		total.Allowed, total.Denied = total.Allowed.Plus(t.Allowed), total.Denied.Plus(t.Denied)
+		total.WouldDeny += t.WouldDeny
 		for what, n := range t.By {
 			total.By[what] += n
 		}
@@ -155,6 +156,7 @@ func readMinute(parts []block, q *history.Query, answer *history.Answer) error {
 func addPart(k, later *history.KeyMinute) {
 	k.State, k.Rate, k.Peak = later.State, later.Rate, max(k.Peak, later.Peak)
 	k.Allowed, k.Denied = k.Allowed.Plus(later.Allowed), k.Denied.Plus(later.Denied)
+	k.WouldDeny += later.WouldDeny
 	k.Clients = max(k.Clients, later.Clients)
 }
 

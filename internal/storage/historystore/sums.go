@@ -33,7 +33,7 @@ func (a *archive) sumsOf(hour int64) ([]byte, error) {
 	for _, k := range keys {
 		c := k.Cells[0]
 		m.Keys = append(m.Keys, history.KeyMinute{Key: k.Key, Rule: k.Rule, Cost: k.Cost, State: c.State, Peak: c.Peak,
-			Allowed: c.Allowed, Denied: c.Denied})
+			Allowed: c.Allowed, Denied: c.Denied, WouldDeny: c.WouldDeny})
 	}
 	m.Keys = history.Heaviest(m.Keys, a.hourKeys)
 	return encodeMinute(&m), nil

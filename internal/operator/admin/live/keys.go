@@ -97,11 +97,7 @@ func (s *Service) describeKey(r *http.Request, key hottype.Key, now time.Time) (
 	rule := set.RuleFor(key.Resource())
 	a := &Key{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule),
 		Override: held.ViewOf(o)}
-	if t := held.Index.WithShadow().Find([]byte(key), now); t != nil && t.InShadow() {
-		views := []changes.View{*held.ViewOf(t)}
-		s.AddHits(views, now)
-		a.Tried = &views[0]
-	}
+	a.Tried = s.viewTried(held, key, now, map[*rules.Override]*changes.View{})
 	hot := s.hotKeys()
 	if i := slices.IndexFunc(hot, func(h hottype.HotKey) bool { return h.Key == key }); i >= 0 {
 		a.Hot, a.Detected = true, &hot[i]
@@ -122,6 +118,22 @@ func (s *Service) describeKey(r *http.Request, key hottype.Key, now time.Time) (
 		a.Warnings = append(a.Warnings, trouble)
 	}
 	return a, nil
+}
+
+// viewTried returns the override in shadow mode that would decide about a key if it were enforced, with its hits, or nil.
+// It keeps the views that it makes in known, because an override with a pattern may be tried on many keys.
+func (s *Service) viewTried(held *changes.Catalog, key hottype.Key, now time.Time,
+	known map[*rules.Override]*changes.View) *changes.View {
+	t := held.Index.WithShadow().Find([]byte(key), now)
+	if t == nil || !t.InShadow() {
+		return nil
+	}
+	if known[t] == nil {
+		views := []changes.View{*held.ViewOf(t)}
+		s.AddHits(views, now)
+		known[t] = &views[0]
+	}
+	return known[t]
 }
 
 func viewRule(r *rules.Rule) *ruleView {

@@ -196,7 +196,7 @@ func (s *Service) AddHits(list []changes.View, now time.Time) {
 	if !sum.Known {
 		return
 	}
-	all := sum.Allowed
+	all := sum.Allowed + sum.Served
 	for _, d := range sum.Denied {
 		all += d
 	}

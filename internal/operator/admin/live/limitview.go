@@ -241,7 +241,7 @@ func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot
 	second := &history.Second{At: now, Allowed: history.Unknown, Denied: history.Unknown,
 		DeniedBy: map[string]float64{}}
 	if sp.Known {
-		second.Allowed, second.Denied = history.Requests(sp.Allowed), 0
+		second.Allowed, second.Denied, second.WouldDeny = history.Requests(sp.Allowed), 0, sp.WouldDeny
 		for r := range (report.Denials{}).All() {
 			second.DeniedBy[r.String()] = sp.Denied[r]
 			second.Denied += history.Requests(sp.Denied[r])
@@ -259,6 +259,7 @@ func (s *Service) recordSecond(now time.Time, hot, loops, heaviest []hottype.Hot
 				Allowed: history.Unknown, Denied: history.Unknown}
 			if k, reported := sp.Keys[h.Key]; reported {
 				one.Allowed, one.Denied = history.Requests(k.Allowed), history.Requests(k.Denied)
+				one.WouldDeny = k.WouldDeny
 			}
 			second.Keys = append(second.Keys, one)
 		}

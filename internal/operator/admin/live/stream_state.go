@@ -212,7 +212,7 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 	}
 	s.mu.Unlock()
 	speeds := s.keySpeeds(now)
-	views, bounds, tried := make([]HotKey, len(hot)), s.adaptiveBounds(), held.Index.WithShadow()
+	views, bounds, tried := make([]HotKey, len(hot)), s.adaptiveBounds(), map[*rules.Override]*changes.View{}
 	for i, h := range hot {
 		o, rule := held.Index.Find([]byte(h.Key), now), set.RuleOf(h.Key, h.Rule)
 		v := HotKey{HotKey: h, Href: web.KeyHref(h.Key), Limit: bounds.effectiveLimit(rule, o, h.Key),
@@ -228,11 +228,7 @@ func (s *Service) viewHot(now time.Time, hot []hottype.HotKey) []HotKey {
 			v.Allowed, v.Denied, v.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Denied), web.Rounded(sp.Served)
 			v.WouldDeny = web.Rounded(sp.WouldDeny)
 		}
-		if tried != nil {
-			if t := tried.Find([]byte(h.Key), now); t != nil && t.InShadow() {
-				v.Tried = held.ViewOf(t)
-			}
-		}
+		v.Tried = s.viewTried(held, h.Key, now, tried)
 		v.Alias = aliases[h.Key]
 		views[i] = v
 	}

@@ -140,7 +140,8 @@ func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
 	h.Set("Cache-Control", "no-store")
 	out := csv.NewWriter(w)
 	defer out.Flush() // a client that left needs no answer
-	_ = out.Write([]string{"minute", "key", "rule", "state", "rate", "peak", "allowed", "denied", "clients", "cost"})
+	_ = out.Write([]string{"minute", "key", "rule", "state", "rate", "peak", "allowed", "denied", "clients", "cost",
+		"would_deny"})
 	number := func(f float64) string { return strconv.FormatFloat(f, 'f', 3, 64) }
 	rate := func(f float64, cost hottype.Cost) string { // in units of the cost, which may be far below 0.001
 		if cost.IsRequests() {
@@ -155,11 +156,14 @@ func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
 		return number(float64(n))
 	}
 	for i := range a.Keys {
-		k := &a.Keys[i]
+		k, would := &a.Keys[i], ""
+		if k.Allowed.IsKnown() {
+			would = number(k.WouldDeny)
+		}
 		_ = out.Write([]string{
 			k.Minute.Format(time.RFC3339), escapeCell(string(k.Key)), escapeCell(k.Rule), k.State,
 			rate(k.Rate, k.Cost), rate(k.Peak, k.Cost), requests(k.Allowed), requests(k.Denied),
-			formatClients(k.Clients), escapeCell(string(k.Cost)),
+			formatClients(k.Clients), escapeCell(string(k.Cost)), would,
 		})
 	}
 }

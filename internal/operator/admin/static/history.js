@@ -71,7 +71,8 @@ export class HistoryView {
 
   #tell({ at, key, cell }) {
     const limited = cell?.allowed == null ? "verdicts unknown"
-      : `${count(cell.allowed)} allowed and ${count(cell.denied)} denied by its limit`;
+      : `${count(cell.allowed)} allowed and ${count(cell.denied)} denied by its limit${
+        cell.would_deny > 0 ? `, ${count(cell.would_deny)} would be denied in shadow mode` : ""}`;
     const about = cell ? `${cell.state}, at most ${costRate(cell.peak, key.cost)}, ${limited}`
       : "not among the heaviest keys";
     setText($("heatmap-told"), `${clock(at)} · ${plainKey(key.key)} · ${about}`);
@@ -100,6 +101,7 @@ export class HistoryView {
         cell("Rule", "", plainKey(k.rule ?? "")), cell("State", "", k.state),
         cell("Rate", "num", cellRate(k.rate, k.cost)), cell("Peak", "num", cellRate(k.peak, k.cost)),
         cell("Allowed", "num", some(k.allowed)), cell("Denied", "num", some(k.denied)),
+        cell("Would deny", "num", some(k.allowed == null ? null : k.would_deny ?? 0)),
         cell("Clients", "num", k.clients ? count(k.clients) : "–"))));
       $("minute-table").hidden = keys.length === 0;
       setText($("minute-note"), keys.length === 0 ? "No key was seen in this minute." : "");

@@ -215,11 +215,11 @@ function newRow(first, act, about) {
   return { node, fill };
 }
 
-// enforceText names the button that enforces the override which is tried on a key, with the part of the key's requests
-// that would be denied.
-export function enforceText(h) {
-  const all = h.allowed_per_second + h.served_per_second + h.denied_per_second;
-  return all > 0 ? `Enforce: denies ${Math.round((100 * h.would_deny_per_second) / all)} %` : "Enforce";
+// enforceText names the button that enforces the override which is tried on a key, with the part of the override's
+// requests that would be denied.
+export function enforceText({ tried: t }) {
+  return t?.hits_per_second > 0 ? `Enforce: denies ${Math.round((100 * t.would_deny_per_second) / t.hits_per_second)} %`
+    : "Enforce";
 }
 
 // pageOf returns the index of the page of a list that the query of an address names.

@@ -154,6 +154,7 @@ export class KeyView {
       const cost = this.#known ? costOf(this.#known) : "";
       this.#chart.set(keys.map((k) => ({
         at: Date.parse(k.minute), allowed: k.allowed / 60, denied: k.denied / 60,
+        would: (k.would_deny ?? 0) / 60,
         rate: (k.cost ?? "") === cost ? k.rate : null,
       })));
     } catch (problem) {
