@@ -7,8 +7,8 @@ import { drawSpark, spark } from "./chart.js";
 import { fillClients, fillRows } from "./lists.js";
 import { HeldList, steady } from "./still.js";
 import {
-  cell, cellRate, count, countOf, el, keyLink, lasting, overrideText, percent, plainKey, rate, readableNode, setText,
-  speak, times,
+  cell, cellRate, count, countOf, el, keyLink, lasting, limitText, overrideText, percent, plainKey, rate, readableNode,
+  setText, speak, times,
 } from "./text.js";
 
 const slots = 60;
@@ -160,8 +160,9 @@ function newRow(first, act, about) {
     rule: note(), times: note(), bounds: note(), client: note(), source: note(), past: note(),
     rate: el("span"), share: el("span"), clients: el("span"), since: el("span"), limit: el("span"),
     allowed: el("span"), denied: el("span"), served: el("span"),
-    would: el("span"),
+    would: el("span"), whole: el("p"),
   };
+  const details = el("details", {}, el("summary", {}, "details"), text.whole);
   const line = spark();
   const button = (kind, name) => el("button", {
     type: "button", class: "small", "data-act": kind, "aria-label": `${name} ${plainKey(first.key)}`,
@@ -178,7 +179,7 @@ function newRow(first, act, about) {
     cell("Share", "num minor part", text.share),
     cell("Clients", "num who minor", text.clients, text.client),
     cell("Hot for", "num minor", text.since),
-    cell("Limit", "limit", text.limit, text.source),
+    cell("Limit", "limit", text.limit, text.source, details),
     cell("Allowed/s", "num ok minor", text.allowed),
     cell("Denied/s", "num bad", text.denied),
     cell("Would deny/s", "num tries", text.would),
@@ -198,7 +199,9 @@ function newRow(first, act, about) {
     fillClients(text, h);
     drawSpark(line, rates, slots, h.cost ? {} : { limit: perSecond(h.limit), least: 1 });
     setText(text.since, lasting(now - Date.parse(h.since)));
-    setText(text.limit, h.limit ? h.limit.text : h.override?.action === "exempt" ? "exempt" : "detected only");
+    details.hidden = !h.limit?.adaptive;
+    setText(text.whole, h.limit?.adaptive ? h.limit.text : "");
+    setText(text.limit, h.limit ? limitText(h.limit) : h.override?.action === "exempt" ? "exempt" : "detected only");
     fillSource(text.source, h);
     setText(text.allowed, rate(h.allowed_per_second));
     setText(text.denied, rate(h.denied_per_second));

@@ -51,22 +51,37 @@ export function fillClients(text, h) {
   text.clients.title = clientsText(h) || "the senders do not name clients";
 }
 
-// List is a table in a card that is hidden while the table is empty.
+const pageSize = 10;
+const shownClients = 10; // the stream has no more clients in a list
+
+// List is a table in a card that is hidden while the table is empty. It shows its first rows, and further ones when a
+// person asks for them.
 class List {
-  #section; #held; #writable = false;
+  #section; #held; #writable = false; #most = pageSize; #rest; #note;
 
   constructor(section, idOf, row) {
     this.#section = section;
     const body = section.querySelector("tbody"), rows = new Map();
+    this.#rest = el("button", { type: "button", class: "small", onclick: () => { this.#most += pageSize; } });
+    this.#note = el("span", { class: "note" });
+    section.append(el("p", { class: "rest" }, this.#note, " ", this.#rest));
     this.#held = new HeldList(body, section.querySelector(".more"), idOf, (items, gone) => {
       section.hidden = items.length === 0;
       fillRows(body, rows, items, gone, idOf, (item) => row(item, () => this.#writable));
     });
   }
 
-  show(items, writable) {
+  // show takes the items that are known, of total; bound is the greatest number that can be known, if there may be
+  // more. The rows that a person asks for come with the next second.
+  show(items, writable, { total = items.length, bound = Infinity } = {}) {
     this.#writable = writable;
-    this.#held.show(items);
+    const shown = items.slice(0, this.#most), more = Math.min(pageSize, items.length - shown.length);
+    this.#held.show(shown);
+    this.#rest.hidden = more <= 0;
+    setText(this.#rest, `${more} more`);
+    const cut = total > items.length ? `, of which the first ${count(items.length)} are listed` : "";
+    const first = items.length >= bound ? `the first ${count(bound)}; there may be more` : "";
+    setText(this.#note, more > 0 || cut ? `${count(shown.length)} of ${count(total)}${cut}` : first);
     return !this.#section.hidden;
   }
 }
@@ -105,18 +120,19 @@ export function loopList(section, act) {
       fillClients(who, l);
       return [
         el("th", { scope: "row", class: "keycell" }, keyLink(l)),
-        cell("Rule", "", plainKey(l.rule)), cell("Rate", "num", cellRate(l.rate, l.cost)),
-        cell("For", "num", lasting(l.lasted)), cell("Clients", "num", who.clients),
+        cell("Rule", "minor", plainKey(l.rule)), cell("Rate", "num", cellRate(l.rate, l.cost)),
+        cell("For", "num minor", lasting(l.lasted)), cell("Clients", "num minor", who.clients),
         cell("Heaviest client", "", client ? clientLink(client) : "",
           el("small", { class: "note" }, client ? percent(l.client_share) : "")),
       ];
     }, acts, canAct);
   });
-  return ({ at, loops, clients_limited: limited }, writable) => {
+  return ({ at, loops, clients_limited: limited, totals }, writable) => {
     setText(section.querySelector("#loops-limits"), limited
       ? "Loops are not limited; limits per address apply to their clients."
       : "Loops are not limited, because the rules have no limit per address (ip).");
-    return list.show(loops.map((l) => ({ ...l, lasted: Date.parse(at) - Date.parse(l.since) })), writable);
+    return list.show(loops.map((l) => ({ ...l, lasted: Date.parse(at) - Date.parse(l.since) })), writable,
+      { total: totals.loops });
   };
 }
 
@@ -131,9 +147,9 @@ export function deniedList(section, act) {
     cell("Why", "", c.reasons.map((r) => reasons[r.name] ?? r.name).join(", ")),
     cell("Keys", "", el("ul", {}, ...c.keys.slice(0, 3).map((k) =>
       el("li", {}, keyLink(k), " ", el("span", { class: "note" }, percent(k.share)))))),
-    cell("Override", "", c.override ? overrideText(c.override) : "–"),
+    cell("Override", "minor", c.override ? overrideText(c.override) : "–"),
   ], first.address ? clientActs({ client: first.client, row: "denied" }, act) : null, canAct));
-  return ({ clients }, writable) => list.show(clients, writable);
+  return ({ clients }, writable) => list.show(clients, writable, { bound: shownClients });
 }
 
 // heaviestList lists the clients and networks with most requests, denied or not.
@@ -142,9 +158,9 @@ export function heaviestList(section, act) {
     el("th", { scope: "row", class: "keycell" }, clientLink(c.client),
       el("small", { class: "note" }, c.clients > 1 ? `${count(c.clients)} clients` : part(c))),
     cell("Requests/s", "num", about(c.requests_per_second)), cell("Share", "num", percent(c.share)),
-    cell("Override", "", c.override ? overrideText(c.override) : "–"),
+    cell("Override", "minor", c.override ? overrideText(c.override) : "–"),
   ], first.kind ? clientActs({ [first.kind]: first.client, row: "heaviest" }, act) : null, canAct));
-  return ({ heaviest }, writable) => list.show(heaviest, writable);
+  return ({ heaviest }, writable) => list.show(heaviest, writable, { bound: shownClients });
 }
 
 // closestList lists the keys nearest to their thresholds while no key is hot.

@@ -201,6 +201,10 @@ export function clientsText({ clients, heaviest_client: client, client_share: pa
 // percent writes a fraction as a percentage.
 export const percent = (part) => `${fine.format(100 * (part ?? 0))} %`;
 
+// limitText writes a limit in short: of an adaptive limit the rate in force.
+export const limitText = (l) =>
+  (l.adaptive && l.window_ms > 0 ? `${rate(l.limit / (l.window_ms / 1000))}/s adaptive` : l.text);
+
 // scheduleText describes the schedule of an override, or returns "" if it has no schedule.
 export function scheduleText(s) {
   return s ? `${s.from} for ${s.for} (${s.zone || "UTC"})` : "";

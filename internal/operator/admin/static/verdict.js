@@ -3,7 +3,9 @@
 
 import { inside } from "./api.js";
 import { reasons } from "./reasons.js";
-import { $, clientsText, count, countOf, keyHref, keyNode, plainKey, rate, setText, speak, times } from "./text.js";
+import {
+  $, clientsText, count, countOf, keyHref, keyNode, limitText, plainKey, rate, setText, speak, times,
+} from "./text.js";
 
 // quiet is the shortest time between two sentences that are read out, in milliseconds: a person who listens to other
 // things must not be interrupted each second.
@@ -61,8 +63,8 @@ function hot({ hot: list, totals: t }) {
 // held describes the limit of a hot key.
 function held({ limit: l }) {
   if (!l) return "not limited";
-  if (l.mode === "shadow") return `only watched, ${l.text}`;
-  return l.algorithm === "" ? l.text : `held to ${l.text}`;
+  if (l.mode === "shadow") return `only watched, ${limitText(l)}`;
+  return l.algorithm === "" ? l.text : `held to ${limitText(l)}`;
 }
 
 function loop({ loops: [first], totals: t }) {
