@@ -127,7 +127,8 @@ func TestShadow_IsVisible(t *testing.T) {
 		says("#key-acts [data-act=enforce]", "Enforce: denies 75 %"),
 		until("document.querySelector('#key-chart').getAttribute('aria-label').includes('300 would be denied')"))
 	shotOf(t, ctx, "shadow-key", chromedp.CaptureScreenshot())
-	run(t, ctx, chromedp.Navigate(srv.URL+"/history?last=hour"),
+	run(t, ctx, chromedp.Navigate(srv.URL+"/rules"), says("#running tbody", "would deny 300/s in shadow mode"),
+		chromedp.Navigate(srv.URL+"/history?last=hour"),
 		until("document.querySelector('#minute-table [data-label=\"Would deny\"]')?.textContent == '7'"),
 		chromedp.Navigate(srv.URL+"/history"), says("#heatmap-told", "A cell is 10m"),
 		until("(document.querySelector('#heatmap').focus(), document.activeElement.id == 'heatmap')"))

@@ -22,6 +22,8 @@ type Rule struct {
 	Values    int            `json:"values"` // keys with a limit of their own
 	Cache     bool           `json:"cache"`
 	HotKeys   int            `json:"hot_keys"` // that are hot now
+	// WouldDeny is the number of requests a second for its keys that a limit in shadow mode would deny.
+	WouldDeny float64 `json:"would_deny_per_second"`
 	// Note is the reason why the rule cannot work as intended, by the requests of the last hour.
 	Note string `json:"note,omitempty"`
 }
@@ -61,11 +63,15 @@ func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 	for _, h := range s.hotKeys() {
 		hot[h.Rule]++
 	}
+	would := map[*rules.Rule]float64{}
+	for key, sp := range s.keySpeeds(s.cfg.Now()) {
+		would[set.RuleFor(key.Resource())] += sp.WouldDeny
+	}
 	list := make([]Rule, len(set.Rules))
 	for i, r := range set.Rules {
 		list[i] = Rule{Name: r.Name, Match: matchText(r), Params: paramNames(r), Hot: r.DescribeHot(),
 			Limit: bounds.viewLimit(r.Limit, r.Cost), PerClient: viewPerClient(r.PerClient), Values: len(r.Values),
-			Cache: r.Cache != nil, HotKeys: hot[r.Name]}
+			Cache: r.Cache != nil, HotKeys: hot[r.Name], WouldDeny: *web.Rounded(would[r])}
 	}
 	for _, n := range s.ruleNotes() {
 		i := slices.IndexFunc(list, func(r Rule) bool { return r.Name == n.Rule })

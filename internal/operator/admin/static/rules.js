@@ -169,7 +169,8 @@ function fromText(s) {
 
 function ruleRow(r) {
   const values = r.values > 0 && `${count(r.values)} keys with a limit of their own`;
-  const more = [values, r.cache && "answered from the cache"];
+  const would = r.would_deny_per_second > 0 && `would deny ${rate(r.would_deny_per_second)}/s in shadow mode`;
+  const more = [values, r.cache && "answered from the cache", would];
   return el("tr", {},
     el("th", { scope: "row", class: "keycell" }, keyNode(r.name)),
     cell("Counts", "words", plainKey(r.match), el("small", { class: "note" },
