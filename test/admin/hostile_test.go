@@ -88,10 +88,9 @@ func TestHostileValues_AreText(t *testing.T) {
 	}
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(srv.URL),
 		until(
-			fmt.Sprintf(
-				"document.querySelectorAll('#hot-table tbody tr').length == %d && document.querySelectorAll('#loops tbody tr').length == %[1]d",
-				len(hot),
-			)),
+			fmt.Sprintf("document.querySelectorAll('#hot-table tbody tr').length == %d", len(hot))),
+		clickOn("#loops .rest button"), says("#loops .rest", "1 more"), clickOn("#loops .rest button"),
+		until(fmt.Sprintf("document.querySelectorAll('#loops tbody tr').length == %d", len(hot))),
 		says("#hot-table", "<script>window.pwned=1</script>"), says("#events", "U+202Egnp.exe"))
 	calm("/")
 	setHostileOverrides(t, ctx, srv.URL)

@@ -77,8 +77,9 @@ function loop({ loops: [first], totals: t }) {
   };
 }
 
-function calm({ hot, totals: t }) {
-  if (hot.length > 0) return [];
+function calm(s) {
+  const t = s.totals;
+  if (s.hot.length > 0 || flooded(s)) return [];
   const pace = t.requests_per_second;
   const known = pace == null ? "no limiter has reported yet" : `${rate(pace)} requests/s`;
   return [{ kind: "calm", word: "calm", subject: "", parts: [`Nothing is hot · ${known}`] }];
@@ -123,7 +124,7 @@ export class Verdict {
 
   #draw(first, ...others) {
     this.#line.hidden = false;
-    this.#line.className = `verdict ${first.kind}`;
+    this.#line.className = first.kind;
     this.#line.querySelector(".sentence").replaceChildren(...first.parts);
     const open = this.#line.querySelector(".open"), href = first.path ? inside(first.path) : "";
     open.hidden = !href;
