@@ -73,11 +73,13 @@ func TestAddress_HasWhatIsShown(t *testing.T) {
 	w.check(t)
 }
 
-// strokes presses the keys of characters as a keyboard does: a page that handles a key keeps its character out of fields.
+// strokes presses the keys of characters as a keyboard does: a page that handles a key keeps its character out of
+// fields.
 func strokes(keys string) chromedp.Action[chromedp.Void] {
 	var all []chromedp.Action[chromedp.Void]
 	for _, key := range keys {
-		for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+		for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown,
+			input.DispatchKeyEventTypeKeyUp} {
 			event := input.DispatchKeyEventParams{Type: kind, Key: string(key)}
 			if kind == input.DispatchKeyEventTypeKeyDown {
 				event.Text = string(key)

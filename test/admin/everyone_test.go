@@ -77,15 +77,18 @@ const unseenStates = `(() => {
 	const lost = [], canvas = getComputedStyle(document.body).backgroundColor;
 	if (!matchMedia("(forced-colors: active)").matches) lost.push("no colours are forced");
 	const told = (style) => ![canvas, "rgba(0, 0, 0, 0)"].includes(style.backgroundColor) || style.borderTopWidth !== "0px";
-	for (const [selector, part] of [[".dot", null], [".legend [class^=key-]", "::before"], [".number h3", "::before"]]) {
+	const parts = [[".dot", null], [".legend [class^=key-]", "::before"], [".number h3", "::before"]];
+	for (const [selector, part] of parts) {
 		for (const n of document.querySelectorAll(selector)) {
 			if (n.checkVisibility() && !told(getComputedStyle(n, part))) lost.push(selector + " " + n.textContent);
 		}
 	}
 	const differ = (a, b, names) => names.some((name) => getComputedStyle(a)[name] !== getComputedStyle(b)[name]);
-	const [current, other] = ["[aria-current]", ":not([aria-current])"].map((s) => document.querySelector("#views a" + s));
+	const [current, other] = ["[aria-current]", ":not([aria-current])"].map(
+		(s) => document.querySelector("#views a" + s));
 	if (current && !differ(current, other, ["color", "borderBottomWidth"])) lost.push("the current view");
-	const checked = document.querySelector(".choice input:checked + span"), free = document.querySelector(".choice input:not(:checked) + span");
+	const checked = document.querySelector(".choice input:checked + span");
+	const free = document.querySelector(".choice input:not(:checked) + span");
 	if (checked?.checkVisibility() && !differ(checked, free, ["backgroundColor"])) lost.push("the choice");
 	return lost;
 })()`
@@ -119,7 +122,8 @@ func TestForcedColours_KeepStates(t *testing.T) {
 	shot(t, ctx, "forced-dialog")
 }
 
-// TestFocus_GoesToTheNextRow checks that a row which goes hands the focus on, in a list of overrides and among hot keys.
+// TestFocus_GoesToTheNextRow checks that a row which goes hands the focus on, in a list of overrides and among hot
+// keys.
 func TestFocus_GoesToTheNextRow(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
@@ -137,7 +141,8 @@ func TestFocus_GoesToTheNextRow(t *testing.T) {
 	tabTo(t, ctx, fmt.Sprintf("[aria-label='%s']", remove("2")))
 	run(t, ctx, chromedp.KeyEvent(kb.Enter), has(remove("1")), chromedp.KeyEvent(kb.Enter),
 		until("document.querySelectorAll('#overrides [data-act=remove]').length == 1"))
-	// The row behind it is of the rules file and has no buttons, so the focus goes to the row before, and then to the view.
+	// The row behind it is of the rules file and has no buttons, so the focus goes to the row before, and then to the
+	// view.
 	run(t, ctx, has(remove("3")), chromedp.KeyEvent(kb.Enter),
 		until("document.querySelectorAll('#overrides [data-act=remove]').length == 0"),
 		until("document.activeElement.matches('#view-overrides')"))

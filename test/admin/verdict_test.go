@@ -36,7 +36,8 @@ func (n *night) hot() []hottype.HotKey {
 	case hotHour:
 		return []hottype.HotKey{one}
 	case severalHour, upstreamHour, troubleHour:
-		return []hottype.HotKey{one, hotKey("topic?id=1", "topic", 300, since), hotKey("topic?id=2", "topic", 299, since)}
+		return []hottype.HotKey{one, hotKey("topic?id=1", "topic", 300, since),
+			hotKey("topic?id=2", "topic", 299, since)}
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ var pages = map[string]int{
 	"getting-started": 1000, "concepts": 1900, "rules": 4600, "settings": 300, "detection": 2850, "limits": 4540,
 	"adaptive": 1200, "cache": 1250, "evasion": 1675, "security": 3000, "gateways": 3690, "go": 2235, "deploy": 2725,
 	"runbook": 3560, "admin": 3600, "metrics": 250, "protocol": 4000, "redis": 3345, "performance": 1400,
-	"architecture": 1000, "scale": 900, "logs": 580, "crawlers": 1500, "denials": 1000,
+	"architecture": 1000, "scale": 900, "logs": 575, "crawlers": 1500, "denials": 1000,
 }
 
 // madeParts are the parts of a page that a program writes: between marks, or from a mark that names the program to the

@@ -47,7 +47,7 @@ func (p *Parser) parseCombined(line string, e *Entry) error {
 	e.Status = max(parseNumber(status), 0) // "-" stands for no status
 	size, _, _ := strings.Cut(rest, " ")
 	bytes := rawCosts{bytes: size}
-	e.Costs = bytes.costs(e.Status)
+	e.Costs = bytes.parse(e.Status)
 	forwarded := parseReferrer(rest, &e.header)
 	if who.forwarded == "" {
 		who.forwarded = forwarded

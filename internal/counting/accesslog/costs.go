@@ -39,9 +39,9 @@ func (r *rawCosts) setTimers(text string) {
 	}
 }
 
-// costs returns the costs of a line. A denied request did not cost its upstream anything, so that its costs are
+// parse returns the costs of a line. A denied request did not cost its upstream anything, so that its costs are
 // unknown.
-func (r *rawCosts) costs(status int) Costs {
+func (r *rawCosts) parse(status int) Costs {
 	c := NoCosts
 	if status == statusDenied {
 		return c

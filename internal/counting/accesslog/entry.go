@@ -167,7 +167,7 @@ func (ev *event) setCosts(c Costs) {
 	}
 }
 
-func (ev *event) costs() Costs {
+func (ev *event) parseCosts() Costs {
 	c := NoCosts
 	if ev.MS != nil && *ev.MS >= 0 && *ev.MS < 1e12 {
 		c.Time = time.Duration(math.Round(*ev.MS * 1e6))
@@ -219,7 +219,7 @@ func parseJSON(line string, e *Entry) error {
 	}
 	e.Request.Host = ev.Host
 	e.header = Header{UserAgent: ev.UserAgent, Referer: ev.Referer}
-	e.Status, e.Costs = ev.Status, ev.costs()
+	e.Status, e.Costs = ev.Status, ev.parseCosts()
 	return e.setRequest(ev.Client, ev.Method, ev.Target)
 }
 

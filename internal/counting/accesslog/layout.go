@@ -170,7 +170,7 @@ func (p *Parser) fill(e *Entry, r *raw, decode func(string) string) error {
 		e.Status = 0
 	}
 	r.costs.setTimers(r.timers)
-	e.Costs = r.costs.costs(e.Status)
+	e.Costs = r.costs.parse(e.Status)
 	e.header = Header{UserAgent: emptyIfDash(decode(r.agent)), Referer: emptyIfDash(decode(r.referer))}
 	return p.setClient(e, &r.origin)
 }

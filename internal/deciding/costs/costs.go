@@ -83,7 +83,7 @@ func (m *Meter) CountMean(second int64, key []byte, rule string, n int64, client
 	m.count(second, key, mean*min(n, maxCost/max(mean, 1)), n, client)
 }
 
-// CountGiven counts a request of a client whose costs are given, or the mean if the cost of the rule is not among them.
+// CountGiven counts a request of a client whose costs the caller knows, or the mean if the cost of the rule is unknown.
 func (m *Meter) CountGiven(second int64, key []byte, rule *rules.Rule, g Given, client hottype.Client) {
 	cost, known := g.CostBy(rule.Cost)
 	if !known {

@@ -17,7 +17,7 @@ type Given struct {
 // NothingGiven is the Given of a caller that knows no cost.
 var NothingGiven = Given{-1, -1, -1}
 
-// CostBy returns the cost of a request by a cost of a rule, if it is given.
+// CostBy returns the cost of a request by a cost of a rule, and whether it is known.
 func (g *Given) CostBy(c hottype.Cost) (cost int64, known bool) {
 	switch c {
 	case hottype.CostTime:
@@ -28,7 +28,7 @@ func (g *Given) CostBy(c hottype.Cost) (cost int64, known bool) {
 	return thousandths(g.Cost), g.Cost >= 0
 }
 
-// Give gives costs that the caller knows, before the response is reported. They take the place of what is measured.
+// Give records costs that the caller knows, before the response is reported. They take the place of measured ones.
 func (w *Work) Give(g Given) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -72,10 +72,10 @@ func (s *Server) requireCaller(next http.Handler) http.Handler {
 	})
 }
 
-// asksNoPassword reports whether a refusal of a request carries no challenge for basic authentication, at which browsers
-// ask for a password and keep the refusal from the page. So the dashboard learns that the credentials of its browser
-// were refused, and can say it. A request without credentials gets the challenge unless it wants nothing but JSON,
-// because browsers send the credentials that they know to a new path only then.
+// asksNoPassword reports whether a refusal of a request carries no challenge for basic authentication, at which
+// browsers ask for a password and keep the refusal from the page. So the dashboard learns that the credentials of its
+// browser were refused, and can say it. A request without credentials gets the challenge unless it wants nothing but
+// JSON, because browsers send the credentials that they know to a new path only then.
 func asksNoPassword(r *http.Request) bool {
 	switch r.Header.Get("Accept") {
 	case "application/json":

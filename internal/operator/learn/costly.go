@@ -21,8 +21,8 @@ const (
 )
 
 // spending adds up the time that the values of a parameter took, by the algorithm Space-Saving (Metwally, Agrawal and
-// El Abbadi, 2005): a value that is not kept takes the place and the time of the value with the least time. So no time is
-// too short, and too long by at most a 64th of all, far less than costlyShare.
+// El Abbadi, 2005): a value that is not kept takes the place and the time of the value with the least time. So no time
+// is too short, and too long by at most a 64th of all, far less than costlyShare.
 type spending struct{ by map[string]*spent }
 
 type spent struct {

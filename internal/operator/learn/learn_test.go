@@ -265,8 +265,8 @@ func TestLearn_FindsViralValuesOfRealLogs(t *testing.T) {
 	}
 }
 
-// A value of few requests that takes much of the upstream's time is named, whoever asks for it. A log without times, or
-// with times that do not depend on the value, names no value.
+// A value of few requests that takes much of the upstream's time is named, from any client. A log without times, or
+// with times that do not depend on the value, has no expensive value.
 func TestLearn_NamesExpensiveValues(t *testing.T) {
 	t.Parallel()
 	page := func(times string, took func(value int) float64) string {

@@ -151,7 +151,8 @@ func anyMinute(t *rapid.T) history.Minute {
 			Rule: rapid.String().Draw(t, "rule"), State: rapid.SampledFrom(states).Draw(t, "state"),
 			Cost: anyCost.Draw(t, "cost"), Rate: number.Draw(t, "rate"), Peak: number.Draw(t, "peak"),
 			Allowed: history.Requests(number.Draw(t, "allowed")),
-			Denied:  history.Requests(number.Draw(t, "denied")), WouldDeny: would.Draw(t, "would"), Clients: rapid.Int64().Draw(t, "clients")})
+			Denied:  history.Requests(number.Draw(t, "denied")), WouldDeny: would.Draw(t, "would"),
+			Clients: rapid.Int64().Draw(t, "clients")})
 	}
 	return m
 }

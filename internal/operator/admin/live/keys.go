@@ -120,8 +120,8 @@ func (s *Service) describeKey(r *http.Request, key hottype.Key, now time.Time) (
 	return a, nil
 }
 
-// viewTried returns the override in shadow mode that would decide about a key if it were enforced, with its hits, or nil.
-// It keeps the views that it makes in known, because an override with a pattern may be tried on many keys.
+// viewTried returns the override in shadow mode that would decide about a key if it were enforced, with its hits, or
+// nil. It keeps the views that it makes in known, because an override with a pattern may be tried on many keys.
 func (s *Service) viewTried(held *changes.Catalog, key hottype.Key, now time.Time,
 	known map[*rules.Override]*changes.View) *changes.View {
 	t := held.Index.WithShadow().Find([]byte(key), now)

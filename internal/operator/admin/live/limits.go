@@ -83,8 +83,8 @@ func windowsOf(set *rules.Set, class string) *limitView {
 	return least
 }
 
-// limitsOfClass returns the limits of the clients of a class over all their requests, and the class, or nil if the rules
-// have no class of that name.
+// limitsOfClass returns the limits of the clients of a class over all their requests, and the class, or nil if the
+// rules have no class of that name.
 func limitsOfClass(set *rules.Set, name string) (ip rules.IPLimits, class *rules.Class) {
 	ip = set.IP
 	for _, c := range set.Classes {

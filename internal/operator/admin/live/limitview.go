@@ -108,16 +108,6 @@ func specText(s limit.Spec) string {
 	return fmt.Sprintf("%d in %ss", s.Limit, formatRate(s.Window.Seconds())) + limitcore.Spec(s).Options()
 }
 
-// viewCostLimit returns a limit by cost.
-func viewCostLimit(cost hottype.Cost, s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
-	v := viewSpec(s, mode, scope)
-	v.Cost, v.Burst, v.Text = cost, s.Capacity(), rules.DescribeCostLimit(cost, s)
-	if mode == hottype.ModeShadow {
-		v.Text += " (shadow)"
-	}
-	return v
-}
-
 // viewLimit returns the limit of a rule as it is in force now, or nil if the rule only detects.
 func (b adaptiveBounds) viewLimit(l rules.Limit, cost hottype.Cost) *limitView {
 	if l.Set && cost != "" {
@@ -188,14 +178,6 @@ func (b adaptiveBounds) effectiveLimit(rule *rules.Rule, o *rules.Override, key 
 		l.Mode = hottype.ModeShadow
 	}
 	return b.viewLimit(l, rule.Cost)
-}
-
-// viewOverride returns the limit of an override with ActionLimit for keys of a rule, which may be nil.
-func viewOverride(rule *rules.Rule, o *rules.Override) *limitView {
-	if rule != nil && rule.Cost != "" {
-		return viewCostLimit(rule.Cost, o.Spec(rule.Cost), hottype.ModeEnforce, "")
-	}
-	return viewSpec(o.Spec(""), hottype.ModeEnforce, "")
 }
 
 // limitSource returns the source of a limit that is shown.

@@ -28,8 +28,8 @@ type instance struct {
 
 // speed holds what one limiter decides, or several limiters together (see totalSpeed). Its numbers are per second, but
 // those of Hits are also totals since the start of the limiter, and Limiters is the number of limiters in the sums.
-// Allowed leaves out Served, the requests that a response cache answered; WouldDeny is the part of Allowed that something
-// in shadow mode would have denied.
+// Allowed leaves out Served, the requests that a response cache answered; WouldDeny is the part of Allowed that
+// something in shadow mode would have denied.
 type speed struct {
 	Allowed   float64
 	Served    float64

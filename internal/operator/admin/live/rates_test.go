@@ -11,8 +11,8 @@ import (
 
 var t0 = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// at is a report of limiter "a" some time after t0. Beside the allowed requests a response cache served as many requests
-// of key as the limiter allowed.
+// at is a report of limiter "a" some time after t0. Beside the allowed requests a response cache served as many
+// requests of key as the limiter allowed.
 func at(after time.Duration, allowed, hot, key uint64) report.Limiter {
 	return report.Limiter{Instance: "a", At: t0.Add(after), Allowed: allowed + key, Served: key,
 		Denied: report.Denials{hottype.ReasonHot: hot},

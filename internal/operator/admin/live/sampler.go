@@ -53,7 +53,8 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 	s.addKeySeconds(now, st.Hot, loops)
 	st.Hot = st.Hot[:min(len(st.Hot), maxShown)]
 	if t := st.Totals; t.Requests != nil {
-		s.recent.points = appendBounded(s.recent.points, point{now, *t.Allowed, *t.Served, *t.Denied, *t.WouldDeny}, keepPoints)
+		one := point{now, *t.Allowed, *t.Served, *t.Denied, *t.WouldDeny}
+		s.recent.points = appendBounded(s.recent.points, one, keepPoints)
 	}
 	s.latest.state = st
 	s.hub.send(encodeEvent("state", st))
