@@ -20,7 +20,7 @@ import (
 const costRules = `
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}}
-  - {name: slow, match: {path: /slow}, params: [id], cost: time, hot: {rate: 500ms}}
+  - {name: slow, match: {path: /slow}, params: [id], cost: time, hot: {rate: 500ms}, limit: {rate: 250ms, burst: 1s}}
   - {name: file, match: {path: /file}, params: [id], cost: bytes, hot: {rate: 5MB}}
   - {name: find, match: {path: /find}, params: [q], cost: response.x-cost, hot: {rate: 20}}
 `
@@ -103,7 +103,8 @@ func TestPage_ShowsUnitsOfCosts(t *testing.T) {
 		until("document.querySelector('#key-rate').textContent == '1.5 s/s' && document.querySelector('#key-rate-unit').hidden"),
 		says("#key-times", "3 × threshold"), says("#key-rate-legend", "Cost, at the right"),
 		until("document.querySelector('#key-chart').getAttribute('aria-label').endsWith('; the key costs 1.5 s/s')"),
-		until("document.querySelector('#w-rate').value == '1'")) // not the threshold, which is in seconds
+		says("#key-limits", "0.25 s/s, burst 1 s, 2 in flight"), says("#w-unit", "Seconds per second"),
+		until("document.querySelector('#w-rate').value == '0.25' && document.querySelector('#w-burst').value == '1000000'"))
 	shot(t, ctx, "costs-key")
 	run(t, ctx, chromedp.Navigate(srv.URL+"/key?key=topic%3Fid%3D1"), says("#key-name", "topic?id=1"),
 		until("document.querySelector('#key-rate').textContent == '400' && !document.querySelector('#key-rate-unit').hidden"),

@@ -227,6 +227,21 @@ func TestGate_BoundsFlightByMean(t *testing.T) {
 	}
 }
 
+// A limit in shadow mode charges the costs and denies nothing, nor does its bound of requests in flight.
+func TestGate_WatchesCosts(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	g := newCostLimitGate(t, now, "time", "{rate: 500ms, burst: 1s, in_flight: {limit: 1}, mode: shadow}", gate.Config{})
+	for i := range 3 {
+		v := g.Begin(context.Background(), now, &fullRequest, true)
+		if !v.Allowed || v.Lease != nil || v.WouldDeny != (i > 0) {
+			t.Fatalf("request %d: %+v", i, v)
+		}
+		v.Reports.Work().Begin(now.Add(-4 * time.Second))
+		v.Reports.Work().Respond(now, nil, false)
+	}
+}
+
 // The cost that a caller gives counts as one request, and is said once for each rule.
 func TestGate_IgnoresGivenCost(t *testing.T) {
 	t.Parallel()

@@ -276,7 +276,7 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 		}
 	}
 	l := r.LimitFor(hottype.Key(m.Key))
-	if l.InFlight != nil && h.action != rules.ActionShadow {
+	if l.InFlight != nil && h.action != rules.ActionShadow && l.Mode != hottype.ModeShadow {
 		h.rule, h.inFlight = r.Name, newInFlight(*l.InFlight, "hot:", r.Name, hottype.ReasonInFlight)
 	}
 	if !l.Set {

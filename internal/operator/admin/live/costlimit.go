@@ -6,10 +6,15 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// viewCostLimit returns a limit by cost.
+// viewCostLimit returns a limit by cost: one unit, such as a second of time, in so many milliseconds. Its burst is in the
+// numbers of an override's.
 func viewCostLimit(cost hottype.Cost, s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
 	v := viewSpec(s, mode, scope)
 	v.Cost, v.Burst, v.Text = cost, s.Capacity(), rules.DescribeCostLimit(cost, s)
+	v.Limit, v.WindowMS = 1, 1000*s.Window.Seconds()*float64(cost.Unit())/float64(s.Limit)
+	if cost.ResponseField() != "" {
+		v.Burst /= cost.Unit()
+	}
 	if mode == hottype.ModeShadow {
 		v.Text += " (shadow)"
 	}

@@ -51,9 +51,8 @@ type HotKey struct {
 	Tried *changes.View `json:"tried"`
 }
 
-// limitView is a limit as the API shows it. Burst is the burst of a token bucket. A limit by cost has Limit and Burst
-// in microseconds, bytes or thousandths. Limit in WindowMS is the rate that is
-// in force now, even for an adaptive limit. Both are 0 for a limit of requests in flight.
+// limitView is a limit as the API shows it. Burst is the burst of a token bucket. Limit in WindowMS is the rate that is
+// in force now, even for an adaptive limit, in units of Cost. Both are 0 for a limit of requests in flight.
 type limitView struct {
 	Algorithm limit.Algorithm `json:"algorithm"`
 	Limit     int64           `json:"limit"`

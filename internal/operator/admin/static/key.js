@@ -5,7 +5,7 @@ import { Chart, day, quarter } from "./chart.js";
 import {
   $, cellRate, clientLink, clientsText, clock, count, decoded, el, keyNode, otherThan,
   overrideText, percent, plainKey, problemText, rate,
-  readableNode, setText, times,
+  readableNode, setText, times, unitName,
 } from "./text.js";
 import { enforceText, perSecond } from "./hot.js";
 import { clientActs } from "./lists.js";
@@ -117,7 +117,8 @@ export class KeyView {
     if (!first) return;
     if (this.#day) this.#choose(true); // the cost is known now
     const { limit, threshold } = hotOf(k);
-    const begin = perSecond(limit) ?? (cost ? 1 : threshold);
+    setText($("w-unit"), `${unitName(cost)} per second`);
+    const begin = perSecond(limit) ?? threshold;
     this.#whatIf.begin(this.#path, k.key, { rate: begin, burst: limit?.burst });
   }
 

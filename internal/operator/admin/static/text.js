@@ -118,9 +118,14 @@ export function costRate(n, cost) {
     for (; n >= 1000 && power < sizes.length - 1; power++) n /= 1000;
     return `${short(n)} ${sizes[power]}/s`;
   }
-  const field = cost.replace(/^response\./, "").toLowerCase().replace(/(^|-)[a-z]/g, (start) => start.toUpperCase());
-  return `${short(n)} ${field}/s`;
+  return `${short(n)} ${fieldName(cost)}/s`;
 }
+
+const fieldName = (cost) =>
+  cost.replace(/^response\./, "").toLowerCase().replace(/(^|-)[a-z]/g, (start) => start.toUpperCase());
+
+// unitName names the unit of the limit of a rule with a cost, as the label of a field begins.
+export const unitName = (cost) => ({ "": "Requests", time: "Seconds", bytes: "Bytes" })[cost] ?? fieldName(cost);
 
 const sizes = ["B", "kB", "MB", "GB", "TB"];
 
