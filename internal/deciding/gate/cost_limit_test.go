@@ -3,6 +3,7 @@ package gate_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -13,8 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	meter "github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -225,6 +229,44 @@ func TestGate_BoundsFlightByMean(t *testing.T) {
 	if n, v := begin(); n != 5 || v.Reason != hottype.ReasonInFlight {
 		t.Errorf("%d in flight at a mean of 1 MB, then %v", n, v.Reason)
 	}
+}
+
+// The unit of a cost changes no verdict: with costs, rate and burst a thousand times as great the same requests are
+// allowed.
+func TestGate_DecidesAlikeInOtherUnits(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		begin := time.Unix(1_700_000_000, 0)
+		rate, burst := rapid.Int64Range(1, 9).Draw(rt, "rate"), rapid.Int64Range(1, 20).Draw(rt, "burst")
+		var gates []*gate.Gate
+		for _, times := range []int64{1, 1000} {
+			set, err := rules.Parse("rules.yaml", fmt.Appendf(nil, "rules: [{name: report, match: {path: /report}, "+
+				"params: [{name: filter, duplicates: last}], cost: response.X-Cost, hot: {rate: 1000000}, "+
+				"limit: {rate: %d, burst: %d, in_flight: {limit: 9}}}]", rate*times, burst*times))
+			if err != nil {
+				rt.Fatal(err)
+			}
+			gates = append(gates, gate.New(gate.Config{Rules: set, Hot: hotFull(begin)}))
+		}
+		now := begin
+		for range 40 {
+			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(rt, "ms")) * time.Millisecond)
+			cost := rapid.Int64Range(1, 3*burst).Draw(rt, "cost")
+			var allowed [2]bool
+			for i, times := range []int64{1, 1000} {
+				v := gates[i].Begin(context.Background(), now, &fullRequest, true)
+				if allowed[i] = v.Allowed; !v.Allowed {
+					continue
+				}
+				v.Reports.Work().Give(meter.Given{Time: -1, Bytes: -1, Cost: float64(cost * times)})
+				v.Reports.Work().End(now, -1, false)
+				gates[i].Release(now, v.Lease)
+			}
+			if allowed[0] != allowed[1] {
+				rt.Fatalf("rate %d, burst %d, cost %d at %v: %v", rate, burst, cost, now.Sub(begin), allowed)
+			}
+		}
+	})
 }
 
 // A limit in shadow mode charges the costs and denies nothing, nor does its bound of requests in flight.
