@@ -49,7 +49,8 @@ function hot({ hot: list, totals: t }) {
   const [first] = list;
   if (!first) return null;
   const about = [
-    times(first.rate, first.threshold, "its threshold"), held(first),
+    first.rate < first.threshold / 2 ? "below its threshold now" : times(first.rate, first.threshold, "its threshold"),
+    held(first),
     first.denied_per_second > 0 && `${rate(first.denied_per_second)}/s denied`,
     first.clients && countOf(first.clients, "client"),
   ].filter(Boolean).map((text) => ` · ${text}`);
