@@ -155,10 +155,15 @@ func TestRows_HoldStillUnderThePointer(t *testing.T) {
 			clickOn("#dialog-save"), says("#e-form", "; nothing was stored: set it again to confirm"),
 			clickOn("#dialog-save"), says("#toast", "Set "), says("#toast", name),
 			until("!document.querySelector('#dialog').open"))
-		// The focus is back in the list, which holds its rows until the new list is asked for.
+		// The focus is back in the list, which holds its rows until the new list is asked for. The next change may come
+		// at once, so that the list is looked at as soon as its own listener has run.
 		run(t, ctx, until(fmt.Sprintf("document.querySelector('%s tbody').contains(document.activeElement)", c.list)),
-			clickOn(c.more), until(fmt.Sprintf("document.querySelector(%q).hidden", c.more)),
-			until(fmt.Sprintf("!document.querySelector('%s .gone')", c.list)))
+			until(fmt.Sprintf(`(() => {
+				const [list, more] = ["%s", "%s"].map((s) => document.querySelector(s));
+				window.renewed = false;
+				more.addEventListener("click", () => { window.renewed = more.hidden && !list.querySelector(".gone"); });
+				return true;
+			})()`, c.list, c.more)), clickOn(c.more), until("window.renewed"))
 	}
 }
 
