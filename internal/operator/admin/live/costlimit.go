@@ -6,8 +6,8 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// viewCostLimit returns a limit by cost: one unit, such as a second of time, in so many milliseconds. Its burst is in the
-// numbers of an override's.
+// viewCostLimit returns a limit by cost: one unit, such as a second of time, in so many milliseconds. Its burst is a
+// number as overrides have it.
 func viewCostLimit(cost hottype.Cost, s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
 	v := viewSpec(s, mode, scope)
 	v.Cost, v.Burst, v.Text = cost, s.Capacity(), rules.DescribeCostLimit(cost, s)
