@@ -33,9 +33,9 @@ func (d *Decision) HandlerStarted() { d.tracker.HandlerStarted() }
 // the first call counts.
 func (d *Decision) ResponseStarted(status int) { d.tracker.ResponseStarted(status) }
 
-// SetCost gives the cost of the request for rules with "cost: response.NAME", in place of that field of the response:
+// SetCost sets the cost of the request for rules with "cost: response.NAME", in place of that field of the response:
 // for frameworks that do not show it, and for callers without responses. Call it before ResponseStarted. Other rules
-// ignore it, and a cost below 0 is as if SetCost were not called.
+// ignore it, and a cost below 0 has no effect.
 func (d *Decision) SetCost(cost float64) { d.tracker.SetCost(cost) }
 
 // Done records that the response has ended. A request without a response failed: its handler panicked. Only the first

@@ -46,24 +46,24 @@ func (c Cost) Unit() int64 {
 	return 1
 }
 
-// Unit is the unit of the numbers that a client gets about a limit. The zero value is requests.
-type Unit uint8
+// LimitUnit is the unit of the numbers that a client gets about a limit. The zero value is requests.
+type LimitUnit uint8
 
 // The units of limits.
 const (
-	UnitRequests     Unit = iota
-	UnitMilliseconds      // of the time of requests
-	UnitBytes             // of the bodies of responses
-	UnitCost              // of the field of the response that has the cost
+	UnitRequests     LimitUnit = iota
+	UnitMilliseconds           // of the time of requests
+	UnitBytes                  // of the bodies of responses
+	UnitCost                   // of the field of the response that has the cost
 )
 
 // String returns the name of the unit as in the parameter qu of RateLimit-Policy.
-func (u Unit) String() string {
+func (u LimitUnit) String() string {
 	return [...]string{"requests", "milliseconds", "content-bytes", "cost"}[min(u, UnitCost)]
 }
 
-// ClientUnit returns the unit of the numbers that clients get about a limit by the cost.
-func (c Cost) ClientUnit() Unit {
+// LimitUnit returns the unit of the numbers that a client gets about a limit by the cost.
+func (c Cost) LimitUnit() LimitUnit {
 	switch {
 	case c.IsRequests():
 		return UnitRequests

@@ -19,7 +19,7 @@ type Verdict struct {
 	WouldDeny bool
 	// Unit is the unit of Limit and Remaining. It stands here because a byte is free here, and verdicts are copied for
 	// each request.
-	Unit Unit
+	Unit LimitUnit
 	// WouldDenyReason is the reason of that denial, or 0 if WouldDeny is false.
 	WouldDenyReason Reason
 	// WouldDenyRule is the Rule of that denial, or "" if WouldDeny is false.

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/conf"
 )
 
-// compileCost sets the cost of the rule, with the limit by it, and reports fields that do not fit it.
+// compileCost sets the cost of the rule, and reports fields that do not fit it.
 func (r *Rule) compileCost(v conf.Value, c *rule.Rule) {
 	at := v.At("cost")
 	r.Cost, r.ShowCost = c.Cost, c.ShowCost
@@ -99,8 +99,8 @@ func inFlightByCost(cost hottype.Cost, perSecond float64, like Limit) *InFlight 
 	return f
 }
 
-// InFlight returns the bound of requests in flight of an override with ActionLimit for keys of a rule, or nil if it has
-// none.
+// InFlight returns the bound of requests in flight of an override with ActionLimit for keys of a rule with a cost, or
+// nil for other overrides and rules.
 func (o Override) InFlight(r *Rule) *InFlight {
 	if o.Action != ActionLimit || r.Cost == "" {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Costs holds what a request cost, as far as its line has it. A cost that is not in the line is -1.
+// Costs holds the costs of a request. A cost that is not in its line is -1.
 type Costs struct {
 	// Time is the time of the upstream, or else of the whole request, which includes the time in which it waited and in
 	// which its client read the response.

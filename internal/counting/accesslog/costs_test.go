@@ -7,8 +7,8 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
-// The time is that of the upstream, if the line has it, until its response begins, if the line has that; sums are of
-// all upstreams that were tried. Bytes are those of the response. What is missing is -1.
+// The time of the upstream precedes the time of the request, and several upstreams are added up. A cost that a line
+// lacks is -1.
 func TestParse_ReadsCosts(t *testing.T) {
 	t.Parallel()
 	const ms, s = time.Millisecond, time.Second

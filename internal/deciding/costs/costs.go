@@ -90,10 +90,14 @@ func (m *Meter) CountGiven(second int64, key []byte, rule *rules.Rule, g Given, 
 		m.CountMean(second, key, rule.Name, 1, client)
 		return
 	}
-	cost = min(cost, maxCost)
+	m.learn(key, rule.Name, cost)
+	m.count(second, key, min(cost, maxCost), 1, client)
+}
+
+// learn adds the cost of a request to the means of its key and its rule.
+func (m *Meter) learn(key []byte, rule string, cost int64) {
 	m.means.add(key, cost)
-	m.means.add([]byte(rule.Name), cost)
-	m.count(second, key, cost, 1, client)
+	m.means.add([]byte(rule), cost)
 }
 
 // MeanOf returns the mean cost of a key, or of its rule while no request for the key was measured.
@@ -271,8 +275,7 @@ func (w *Work) complete(now time.Time, k *measured, cost int64, known, atLeastMe
 		cost = max(cost, mean)
 	}
 	if known {
-		w.meter.means.add(k.key, cost)
-		w.meter.means.add([]byte(k.rule.Name), cost)
+		w.meter.learn(k.key, k.rule.Name, cost)
 	}
 	w.countUpTo(now, k, cost)
 	if k.charge != nil {

@@ -28,7 +28,7 @@ func (s *State) keyLimits(index *rules.Overrides, r *rules.Rule, key hottype.Key
 		return o, append(out, fmt.Sprintf("rule %s: no key is hot, because the rule has no hot", r.Name))
 	}
 	if r.Cost != "" && lim.Set {
-		text += fmt.Sprintf(" %s, %s (%s, %s)", rules.DescribeCostLimit(r.Cost, lim.Spec), inFlightText(lim.InFlight),
+		text += fmt.Sprintf(" %s, %s (%s, %s)", specText(r.Cost, lim.Spec), inFlightText(lim.InFlight),
 			lim.Scope, lim.Mode)
 		return o, append(out, text)
 	}
@@ -39,7 +39,7 @@ func (s *State) keyLimits(index *rules.Overrides, r *rules.Rule, key hottype.Key
 	if !lim.Set {
 		return o, append(out, strings.TrimSuffix(text, " then")+" never limited")
 	}
-	text += fmt.Sprintf(" %s (%s, %s)", specText(lim.Spec), lim.Scope, lim.Mode)
+	text += fmt.Sprintf(" %s (%s, %s)", specText("", lim.Spec), lim.Scope, lim.Mode)
 	if lim.Adaptive != nil {
 		text += ", " + lim.Adaptive.String()
 	}
@@ -89,11 +89,7 @@ func overrideText(o *rules.Override, cost hottype.Cost, key, instead string) str
 		text += " of " + of
 	}
 	if o.Action == rules.ActionLimit {
-		if cost != "" {
-			text += " " + rules.DescribeCostLimit(cost, o.Spec(cost)) + instead
-		} else {
-			text += " " + specText(o.Spec("")) + instead
-		}
+		text += " " + specText(cost, o.Spec(cost)) + instead
 	}
 	if o.InShadow() {
 		text += ", in shadow mode: only counted"
@@ -142,7 +138,7 @@ func windowTexts(who string, windows ...*rules.ClientWindow) (out []string) {
 		if w == nil {
 			continue
 		}
-		text := fmt.Sprintf("%s: %s", who, specText(w.Spec))
+		text := fmt.Sprintf("%s: %s", who, specText("", w.Spec))
 		if w.Field != nil {
 			text += ", by " + w.Field.Header + " of trusted peers"
 		}
@@ -157,6 +153,10 @@ func windowTexts(who string, windows ...*rules.ClientWindow) (out []string) {
 	return out
 }
 
-func specText(s limit.Spec) string {
+// specText describes a limit of a rule with a cost, or of requests if the cost is "".
+func specText(cost hottype.Cost, s limit.Spec) string {
+	if cost != "" {
+		return rules.DescribeCostLimit(cost, s)
+	}
 	return fmt.Sprintf("%s %d per %v", s.Algorithm, s.Limit, s.Window) + limitcore.Spec(s).Options()
 }

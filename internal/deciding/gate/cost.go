@@ -34,8 +34,8 @@ func (g *Gate) measureCosts(d *decision, v *verdict.Verdict) {
 	}
 }
 
-// warnOfGivenCost counts a request whose caller gives it a cost, which rules with a cost of their own ignore, and logs
-// the first one of each rule.
+// warnOfGivenCost counts a request with a cost of its caller, which rules with a cost of their own ignore, and logs the
+// first such request of each rule.
 func (g *Gate) warnOfGivenCost(d *decision) {
 	for _, m := range d.matches {
 		if !d.countsCost(m) {

@@ -15,7 +15,7 @@ import (
 //
 // A bound on requests in flight limits the costs that are not known yet.
 
-// costBefore returns the cost that is charged before a request whose caller gives it a cost.
+// costBefore returns the charge before a request, to which its caller has assigned a cost.
 func (b *boundLimit) costBefore(cost int64) int64 {
 	if b.cost != "" {
 		return 1
@@ -90,8 +90,8 @@ func (g *Gate) chargeMeans(d *decision) {
 	}
 }
 
-// chargeCost charges the rest of a cost, of which one unit was charged before the request. What does not fit into the
-// debt is forgiven.
+// chargeCost charges the rest of a cost, of which one unit was charged before the request. A part that does not fit
+// into the debt is forgiven.
 func (g *Gate) chargeCost(now time.Time, charges []costCharge, cost int64) {
 	for _, c := range charges {
 		if c.Cost = cost - 1; c.Cost <= 0 {

@@ -284,7 +284,7 @@ func TestGate_WatchesCosts(t *testing.T) {
 	}
 }
 
-// The cost that a caller gives counts as one request, and is said once for each rule.
+// A request to which its caller has assigned a cost counts as a single request, and the log has a line for each rule.
 func TestGate_IgnoresGivenCost(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)

@@ -173,7 +173,7 @@ func (d *decision) denyAgain(v *verdict.Verdict, t *boundLimit, key int, last *d
 	now := d.now.UnixNano()
 	d.denyKey(v, t, key, time.Duration(last.until-now))
 	v.Limit, v.Remaining, v.ResetAfter = t.inUnits(last.limit), 0, time.Duration(last.reset-now)
-	v.Unit = t.cost.ClientUnit()
+	v.Unit = t.cost.LimitUnit()
 	d.counters.cachedDenials.Add(1)
 	return true
 }

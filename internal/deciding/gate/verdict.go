@@ -52,7 +52,7 @@ func (d *decision) denyGroup(v *verdict.Verdict, gr *chargeGroup) {
 	d.denyKey(v, m.boundLimit, m.key, retry)
 	v.Limit, v.ResetAfter = r.Limit, r.ResetAfter
 	if m.cost != "" {
-		v.Unit, v.Limit, v.Remaining = m.cost.ClientUnit(), m.inUnits(r.Limit), m.inUnits(r.Remaining)
+		v.Unit, v.Limit, v.Remaining = m.cost.LimitUnit(), m.inUnits(r.Limit), m.inUnits(r.Remaining)
 	}
 	d.storeDenials(gr)
 	if d.hasFair {
@@ -102,7 +102,7 @@ func (d *decision) reportLimitOfKey(v *verdict.Verdict, t *boundLimit, r *limit.
 	}
 	inUnits := limit.Result{Limit: t.inUnits(r.Limit), Remaining: t.inUnits(r.Remaining), ResetAfter: r.ResetAfter}
 	if !d.reported || inUnits.Remaining < v.Remaining {
-		v.Unit = t.cost.ClientUnit()
+		v.Unit = t.cost.LimitUnit()
 	}
 	d.reportLimit(v, t, &inUnits)
 }

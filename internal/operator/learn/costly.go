@@ -66,8 +66,7 @@ type costly struct {
 	each, eachOthers time.Duration
 }
 
-// findCostly returns the costly values of all parameters, the costliest first. time and requests are those of all lines
-// with a time.
+// findCostly returns the costly values of all parameters, the costliest first.
 func (s *survey) findCostly() (list []costly) {
 	for _, pl := range s.places {
 		for _, p := range pl.params {

@@ -88,12 +88,16 @@ type Totals struct {
 }
 
 func viewSpec(s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
+	return viewText(specText(s), s, mode, scope)
+}
+
+// viewText returns a limit with its description.
+func viewText(text string, s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
 	v := &limitView{Algorithm: s.Algorithm, Limit: s.Limit, WindowMS: float64(s.Window) / float64(time.Millisecond),
-		Mode: mode, Scope: scope}
+		Mode: mode, Scope: scope, Text: text}
 	if limitcore.Spec(s).Refills() {
 		v.Burst = s.Burst
 	}
-	v.Text = specText(s)
 	if mode == hottype.ModeShadow {
 		v.Text += " (shadow)"
 	}
@@ -110,11 +114,7 @@ func specText(s limit.Spec) string {
 // viewLimit returns the limit of a rule as it is in force now, or nil if the rule only detects.
 func (b adaptiveBounds) viewLimit(l rules.Limit, cost hottype.Cost) *limitView {
 	if l.Set && cost != "" {
-		v := viewCostLimit(cost, l.Spec, l.Mode, l.Scope)
-		if v.InFlight = l.InFlight.Limit; v.InFlight > 0 {
-			v.Text += fmt.Sprintf(", %d in flight", v.InFlight)
-		}
-		return v
+		return viewCostLimit(cost, l.Spec, l.InFlight, l.Mode, l.Scope)
 	}
 	if l.InFlight != nil {
 		return &limitView{Algorithm: rule.AlgorithmInFlight, InFlight: l.InFlight.Limit, Mode: hottype.ModeEnforce,
