@@ -45,9 +45,9 @@ func (p *Parser) parseCombined(line string, e *Entry) error {
 		return err
 	}
 	e.Status = max(parseNumber(status), 0) // "-" stands for no status
-	size, _, _ := strings.Cut(rest, " ")
-	bytes := rawCosts{bytes: size}
-	e.Costs = bytes.parse(e.Status)
+	if size, _, _ := strings.Cut(rest, " "); e.Status != statusDenied {
+		e.Costs.Bytes = parseSize(size)
+	}
 	forwarded := parseReferrer(rest, &e.header)
 	if who.forwarded == "" {
 		who.forwarded = forwarded

@@ -63,13 +63,23 @@ func (r *rawCosts) parse(status int) Costs {
 			break
 		}
 	}
-	if n, err := strconv.ParseInt(r.bytes, 10, 64); err == nil && n >= 0 {
-		c.Bytes = n
-	}
+	c.Bytes = parseSize(r.bytes)
 	if f, ok := sumOf(r.field); ok {
 		c.Cost = f
 	}
 	return c
+}
+
+// parseSize returns the length of a response, or -1 if the text is no length.
+func parseSize(text string) int64 {
+	if text == "" || text == "-" { // saves the error
+		return -1
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return -1
+	}
+	return n
 }
 
 // sumOf returns the sum of the numbers in a text: nginx writes a time for each upstream that it tried, separated by
