@@ -172,16 +172,21 @@ func checkUnit(v conf.Value, name string, cost hottype.Cost) {
 	if !ok {
 		return
 	}
-	want, example := rule.RateUnit(cost), "100 or 30/m, requests a second"
-	switch {
-	case rule.UnitOf(text) == want:
+	if rule.UnitOf(text) == rule.RateUnit(cost) {
 		return
+	}
+	number, requests, when := "100 or 0.5", "100 or 30/m, requests a second", "in a second"
+	if name == "burst" {
+		number, requests, when = "100", "100, requests at once", "at once"
+	}
+	example := requests
+	switch {
 	case cost == hottype.CostTime:
-		example = "500ms or 1s, the time of requests in a second"
+		example = "500ms or 1s, the time of requests " + when
 	case cost == hottype.CostBytes:
-		example = "5MB or 64KiB, the bytes in a second"
+		example = "5MB or 64KiB, the bytes " + when
 	case cost != "":
-		example = "100 or 0.5, the sum of " + cost.ResponseField() + " in a second"
+		example = number + ", the sum of " + cost.ResponseField() + " " + when
 	}
 	counts := "each request counts for one"
 	if cost != "" {
