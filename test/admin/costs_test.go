@@ -104,6 +104,7 @@ func TestPage_ShowsUnitsOfCosts(t *testing.T) {
 		says("#key-times", "3 × threshold"), says("#key-rate-legend", "Cost, at the right"),
 		until("document.querySelector('#key-chart').getAttribute('aria-label').endsWith('; the key costs 1.5 s/s')"),
 		says("#key-limits", "0.25 s/s, burst 1 s, 2 in flight"), says("#w-unit", "Seconds per second"),
+		until("document.querySelector('#key-chart-note').textContent == ''"), // the limit has a rate to draw
 		until("document.querySelector('#w-rate').value == '0.25' && document.querySelector('#w-burst').value == '1000000'"))
 	shot(t, ctx, "costs-key")
 	run(t, ctx, chromedp.Navigate(srv.URL+"/key?key=topic%3Fid%3D1"), says("#key-name", "topic?id=1"),

@@ -201,7 +201,7 @@ func (s *Service) getSeconds(w http.ResponseWriter, r *http.Request) error {
 	views := make([]Second, len(list))
 	for i, one := range list {
 		views[i] = Second{int64(one.At), nilIfNaN(one.Rate, cost), nilIfNaN(one.Allowed, ""), nilIfNaN(one.Denied, ""),
-			nilIfNaN(one.Limit, ""), nilIfNaN(one.WouldDeny, "")}
+			nilIfNaN(one.Limit, cost), nilIfNaN(one.WouldDeny, "")}
 	}
 	answer := map[string]any{"key": key, "at": now.Unix(), "seconds": views}
 	if cost != "" {

@@ -63,7 +63,7 @@ export class Chart {
       this.#area(c, frame, run, (p) => p.allowed, passed, colour("--served"));
       this.#area(c, frame, run, passed, all, colour("--denied"));
       this.#curve(c, frame, run, (p) => p.rate, { y: frame.yRate, colour: colour("--accent"), dashes: [] });
-      this.#curve(c, frame, run, (p) => p.limit, { y: frame.y, colour: colour("--ink"), dashes: [5, 4] });
+      this.#curve(c, frame, run, (p) => p.limit, { y: frame.yRate, colour: colour("--ink"), dashes: [5, 4] });
     }
     if (this.#points.length === 0) this.#nothing(c, frame);
     this.#hover(c, frame);
@@ -80,8 +80,9 @@ export class Chart {
   #frame({ w, h, colour, font }) {
     const end = this.#points.at(-1)?.at ?? Date.now();
     const most = (least, of) => roundUp(1.08 * Math.max(least, ...this.#points.map(of)));
-    const top = most(3, (p) => Math.max(all(p), this.#cost ? 0 : p.rate ?? 0, p.limit ?? 0));
-    const topRate = this.#cost ? most(1e-6, (p) => p.rate ?? 0) : top;
+    const lines = (p) => Math.max(p.rate ?? 0, p.limit ?? 0); // in units of the cost
+    const top = most(3, (p) => Math.max(all(p), this.#cost ? 0 : lines(p)));
+    const topRate = this.#cost ? most(1e-6, lines) : top;
     const low = h < 120, edge = low ? lowMargin : margin;
     const right = w - (this.#cost ? costMargin : margin.right), bottom = h - edge.bottom;
     return {
@@ -184,7 +185,7 @@ export class Chart {
       el("span", { class: "key-denied" }, `${rate(near.denied)} denied/s`),
       ...(near.would > 0 ? [el("span", { class: "key-would" }, `${rate(near.would)} would be denied/s`)] : []),
       ...(near.rate == null ? [] : [el("span", { class: "key-rate" }, `${cellRate(near.rate, this.#cost)} rate`)]),
-      ...(near.limit == null ? [] : [el("span", { class: "key-limit" }, `${rate(near.limit)} limit`)]));
+      ...(near.limit == null ? [] : [el("span", { class: "key-limit" }, `${cellRate(near.limit, this.#cost)} limit`)]));
     this.#tip.classList.toggle("flip", x > f.w / 2);
     this.#tip.style.left = `${x}px`; // by the object model, because the policy forbids styles only in markup
   }
