@@ -130,3 +130,48 @@ func streams(d time.Duration) http.HandlerFunc {
 		_, _ = w.Write([]byte("x"))
 	}
 }
+
+// A caller without responses sets the cost of a request itself; a request without a cost counts the mean.
+func TestDecision_SetsCost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		set, err := hotparam.ParseRules("rules.yaml", []byte("rules: [{name: report, match: {path: /report}, "+
+			"params: [{name: filter, duplicates: last}], cost: response.X-Cost, hot: {rate: 20}}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := make(chan hotparam.Event, 100)
+		p, err := hotparam.New(hotparam.Config{Rules: set, Log: slog.New(slog.DiscardHandler),
+			OnEvent: func(e hotparam.Event) { events <- e }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		running := make(chan error, 1)
+		go func() { running <- p.Run(ctx) }()
+		for i := range 20 {
+			d, err := p.Begin(ctx, hotparam.Request{Method: http.MethodGet, Target: "/report?filter=full"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.HandlerStarted(); i%2 == 0 {
+				d.SetCost(12.5)
+			}
+			d.Done()
+			time.Sleep(500 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Minute) // the key cools
+		cancel()
+		if err := <-running; err != nil {
+			t.Error(err)
+		}
+		close(events)
+		var peak float64
+		for e := range events {
+			peak = max(peak, e.Hot.PeakRate)
+		}
+		if peak < 22 || peak > 32 {
+			t.Errorf("a peak of %g, want two requests of 12.5 a second", peak)
+		}
+	})
+}

@@ -191,7 +191,9 @@ export class KeyView {
 function drawnText(k) {
   const held = k.limits.find((l) => l.applies && (l.source === "override" || l.source === "rule"))?.limit;
   if (held?.adaptive) return "The chart shows the limit in force, which follows the capacity of the upstream.";
-  if (held?.in_flight && !held.window_ms) return `The limit is ${held.in_flight} requests in flight, without a rate to draw.`;
+  if (held?.in_flight && !held.window_ms) {
+    return `The limit is ${held.in_flight} requests in flight, without a rate to draw.`;
+  }
   return "";
 }
 
