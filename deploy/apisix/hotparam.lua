@@ -42,4 +42,9 @@ function M.access(conf)
   return hotparam.access(conf)
 end
 
+-- The log phase reports the end of a request, for limits of requests in flight and rules with a cost.
+function M.log()
+  hotparam.done()
+end
+
 return M

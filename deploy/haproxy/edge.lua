@@ -72,6 +72,7 @@ end
 ngx = {
   var = var,
   header = {},
+  ctx = {},
   ERR = core.err,
   NOTICE = core.notice,
   now = function()
@@ -143,11 +144,15 @@ local function read(request)
   var.hotparam_key = k ~= "-" and k or ""
 end
 
--- hotparam-decide returns "pass", "ask" or "deny" for a request. HAProxy takes an error for "ask".
+-- hotparam-decide returns "pass", "measure", "ask" or "deny" for a request: a request of a rule with a cost passes and is
+-- measured. HAProxy takes an error for "ask".
 core.register_converters("hotparam-decide", function(request)
   read(request)
   local verdict = hotparam.decide()
-  return verdict == "" and "pass" or verdict
+  if verdict == "" then
+    return hotparam.cost(var.hotparam_key) and "measure" or "pass"
+  end
+  return verdict
 end)
 
 local LENT = 0.1 -- seconds for which edge.cfg repeats a denial, so that it follows the feed, the rules and the limiter
@@ -224,6 +229,18 @@ end, 0)
 -- hotparam-unreadable records that the answer to a question cannot be read.
 core.register_action("hotparam-unreadable", { "http-req" }, function()
   hotparam.unreadable()
+end, 0)
+
+-- hotparam-ended reports the response to a request that is measured.
+core.register_action("hotparam-ended", { "http-res" }, function(txn)
+  read(txn:get_var("txn.hotparam.request"))
+  local headers, field = txn.http:res_get_headers(), hotparam.cost(var.hotparam_key)
+  local function first(name)
+    local lines = headers[name:lower()]
+    return lines and not lines[1] and lines[0] or nil
+  end
+  hotparam.report(nil, var.hotparam_key, txn.f:status(), hotparam.amount(txn:get_var("txn.hotparam.ms")),
+    hotparam.amount(first("content-length")), hotparam.amount(field and first(field)))
 end, 0)
 
 -- hotparam-status responds with the state of the thread that answers.

@@ -34,9 +34,21 @@ local asked_before, missing_before, losers_before = 0, 0, {} -- the same of the 
 local verifying = false -- whether the feed is asked if the limiter is there
 local longest, prefix = 1e9, 8 -- bytes of keys, and of clients
 local version, age = "", "-"
+local fields, secret = nil, nil -- of the feed: the fields that have costs, by rule; the promise to report ends
+local plugin = false -- whether access is used
+local reporting = false -- whether the server reports the ends of requests
 local signs, keys, clients, n = {}, {}, {}, 0 -- decisions since the last post
 local lost, posted, failed, unanswered, unread, errors = 0, 0, 0, 0, 0, 0
 local state, why_state, logged, minute = "starting", "", 0, 0
+
+-- cost returns the field of the response that has the cost of a key, "-" if the cost has no field, or nil if the key
+-- counts requests. Keys that begin with a slash belong to the rule "*".
+function M.cost(k)
+  if not fields then
+    return nil
+  end
+  return fields[sub(k, 1, 1) == "/" and "*" or k:match("^[^?]*")]
+end
 
 -- client returns the client of a request: an IPv4 address, or the prefix of an IPv6 address.
 local function client()
@@ -61,6 +73,9 @@ end
 
 local function count(k, c)
   note("+", k, c)
+  if M.cost(k) then
+    ngx.ctx.hotparam_passed = k
+  end
   return ""
 end
 
@@ -93,6 +108,9 @@ end
 -- ask returns "ask". After questions without an answer it asks a single question, so that no other request waits if the
 -- limiter is still away.
 local function ask(t)
+  if reporting then
+    out.hotparam_reports = secret or ""
+  end
   if doubt then
     doubt, probe_until, silent_until = false, t + PROBE, t + PROBE
   end
@@ -216,6 +234,55 @@ function M.refused(cache)
   remember(var.verdict_key, reason, var.verdict_retry_ms, var.verdict_rule, var.verdict_policy)
   answer(reason, var.verdict_rule or "", var.verdict_key or "", given(var.verdict_retry),
     given(var.verdict_ratelimit), given(var.verdict_policy), given(var.verdict_cookie))
+end
+
+-- sum returns the sum of the times in ms of all upstreams that nginx tried, or "-" without any.
+local function sum(times)
+  local s
+  for n in (times or ""):gmatch("[%d.]+") do
+    s = (s or 0) + 1000 * tonumber(n)
+  end
+  return s and ("%.3f"):format(s) or "-"
+end
+
+-- amount returns a number of a field of the response, or "-".
+function M.amount(text)
+  local n = tonumber(text)
+  return n and n >= 0 and n < 1e12 and ("%.3f"):format(n) or "-"
+end
+
+-- report keeps the end of a request for the next post: its status, the upstream's time in ms, the bytes of the body, and
+-- the number in the field. The limiter knows the request by a number, or it passed by the key k.
+function M.report(number, k, status, ms, bytes, cost)
+  reporting = true
+  local values = table.concat({ status, ms, bytes, cost }, ",")
+  if number then
+    note("<" .. values, number, "")
+  else
+    note(">" .. values .. ",", k, client())
+  end
+end
+
+local flush
+
+-- done reports that a request has ended, in the log phase: the limiter gave it a number, or it passed without a question
+-- and its key counts by a cost.
+function M.done()
+  reporting = true
+  local number = given(plugin and ngx.ctx.hotparam_report or var.verdict_report or "")
+  local k = number and "" or fields and ngx.ctx.hotparam_passed
+  if not k then
+    return
+  end
+  local ms, field = sum(var.upstream_header_time), M.cost(var.hotparam_key) or "-"
+  if ms == "-" then
+    ms = sum(var.upstream_response_time) -- the client left, or the upstream failed
+  end
+  local cost = field ~= "-" and M.amount(var["upstream_http_" .. field:lower():gsub("-", "_")]) or "-"
+  M.report(number, k, var.status, ms, var.body_bytes_sent, cost)
+  if number then
+    ngx.timer.at(0.01, flush) -- it may hold a slot of requests in flight
+  end
 end
 
 -- denial returns until when a key is denied to all clients, and why: reason, rule and policy.
@@ -384,26 +451,30 @@ end
 -- Fields that a check sets itself or leaves out.
 local own = { host = true, connection = true, ["content-length"] = true, ["transfer-encoding"] = true, te = true,
   upgrade = true, expect = true, ["x-original-host"] = true, ["x-original-uri"] = true, ["x-original-method"] = true,
-  ["x-real-ip"] = true, ["x-forwarded-proto"] = true, ["x-request-id"] = true }
+  ["x-real-ip"] = true, ["x-forwarded-proto"] = true, ["x-request-id"] = true, ["x-hotparam-reports"] = true }
 
 -- check asks about a request, with its fields, and ends it if the limiter denies it.
 local function check()
-  local fields = { "X-Original-Host: ", var.http_host or "", "\r\nX-Original-URI: ", var.request_uri,
+  local head = { "X-Original-Host: ", var.http_host or "", "\r\nX-Original-URI: ", var.request_uri,
     "\r\nX-Original-Method: ", var.request_method, "\r\nX-Real-IP: ", var.remote_addr, "\r\nX-Forwarded-Proto: ",
     var.scheme, "\r\nX-Request-ID: ", var.request_id, "\r\n" }
+  if reporting and secret then
+    head[#head + 1] = "X-Hotparam-Reports: " .. secret .. "\r\n"
+  end
   for name, values in pairs(ngx.req.get_headers(0)) do
     if not own[name] and not (config.token and name == "authorization") then
       for _, value in ipairs(type(values) == "table" and values or { values }) do
-        fields[#fields + 1] = name .. ": " .. tostring(value) .. "\r\n"
+        head[#head + 1] = name .. ": " .. tostring(value) .. "\r\n"
       end
     end
   end
   local s = ngx.socket.tcp()
   s:settimeouts(config.wait, config.wait, config.wait)
-  local status, _, f = exchange(s, config.check, "GET /check", table.concat(fields))
+  local status, _, f = exchange(s, config.check, "GET /check", table.concat(head))
   local h = ngx.header
   if status == 200 then
     h["RateLimit"], h["RateLimit-Policy"] = f["ratelimit"], f["ratelimit-policy"]
+    ngx.ctx.hotparam_report = f["x-hotparam-report"]
   elseif status == 400 or status == 431 then
     return ngx.exit(status)
   elseif not status and f then
@@ -436,7 +507,7 @@ end
 -- start, and check is the address of the limiter's check.listen (dialect nginx). Hot keys with a cache ask.
 function M.access(options)
   if not config then
-    out = {}
+    out, plugin = {}, true
     M.start(options)
   end
   out.hotparam_retry = nil
@@ -497,7 +568,7 @@ local function poll()
   if form == "all" then
     hot, why, suspects = {}, {}, {}
   end
-  local rules, all, bound, i = "", nil, 1e9, 0
+  local rules, all, bound, i, word_of, by_rule = "", nil, 1e9, 0, nil, nil
   for l in body:gmatch("[^\n]+") do
     local word, value = l:match("^(%a+) ?(.*)$")
     if word == "k" or word == "c" then
@@ -516,9 +587,15 @@ local function poll()
       all = value
     elseif word == "longest" then
       bound = tonumber(value)
+    elseif word == "reports" then
+      word_of = value
+    elseif word == "cost" then
+      local field, rule = value:match("^(%S+) (.*)$")
+      by_rule = by_rule or {}
+      by_rule[rule] = field
     end
   end
-  version, theirs, longest = v, rules, bound
+  version, theirs, longest, fields, secret = v, rules, bound, by_rule, word_of
   if all then
     fresh_until = 0
     return become("asking about everything", all)
@@ -563,7 +640,7 @@ local function post()
     body[i] = ss[i] .. text .. " " .. ks[i] .. "\n"
     size = size + #body[i]
   end
-  local status = feed("POST /v1/edge/counts?lost=" .. gone, body, size)
+  local status = feed("POST /v1/edge/counts?lost=" .. gone .. (reporting and "&costs=1" or ""), body, size)
   if status == 204 then
     posted = posted + decided
   else
@@ -572,7 +649,7 @@ local function post()
 end
 
 -- A worker that ends calls it once more, with premature set.
-local function flush(premature)
+function flush(premature)
   local wait = posting or silent_until > now() and n < MOST
   if n + lost == 0 or wait and not premature then
     return

@@ -102,6 +102,11 @@ func (d *deciding) byRules(t *testing.T, p places, replace ...string) *exec.Cmd 
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return d.byFile(t, p, config, replace...)
+}
+
+// byFile starts a gateway that decides by the rules of a file.
+func (d *deciding) byFile(t *testing.T, p places, config string, replace ...string) *exec.Cmd {
 	return d.start(t, p, d.writtenKeys(t, config), append(replace, "127.0.0.1:8187",
 		"127.0.0.1:"+strconv.Itoa(freeport.Port(t)))...)
 }

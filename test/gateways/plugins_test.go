@@ -32,6 +32,7 @@ http {
 		listen 127.0.0.1:{front};
 		location / {
 			access_by_lua_block { return decide() }
+			log_by_lua_block { ended() }
 			proxy_pass http://app;
 			proxy_set_header Connection "";
 			proxy_set_header Host $http_host;
@@ -56,6 +57,7 @@ var plugins = map[string]string{
 		end
 		conf.feed, conf.check, conf.wait = feed, check, wait
 		function decide() return plugin:access(conf) end
+		function ended() return plugin:log(conf) end
 	`,
 	"APISIX": `
 		package.preload["apisix.core"] = function()
@@ -69,6 +71,7 @@ var plugins = map[string]string{
 		local plugin, conf = dofile(deploy .. "/apisix/hotparam.lua"), { feed = feed, check = check, wait = wait }
 		plugin.check_schema(conf)
 		function decide() return plugin.access(conf, {}) end
+		function ended() return plugin.log(conf, {}) end
 	`,
 }
 

@@ -22,4 +22,9 @@ function Handler:access(conf)
   return hotparam.access(conf)
 end
 
+-- The log phase reports the end of a request, for limits of requests in flight and rules with a cost.
+function Handler:log()
+  hotparam.done()
+end
+
 return Handler

@@ -20,7 +20,7 @@ type envoyFront struct {
 }
 
 func (e *envoyFront) Open(c program.EnvoyConfig) {
-	e.server = envoy.New(envoy.Config{Gate: c.Gate, Clients: c.Clients, Answers: c.Answers, Log: c.Log,
+	e.server = envoy.New(envoy.Config{Gate: c.Gate, Held: c.Held, Clients: c.Clients, Answers: c.Answers, Log: c.Log,
 		Authorize: c.Authorize})
 }
 

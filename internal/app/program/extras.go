@@ -9,6 +9,7 @@ import (
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/held"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -29,6 +30,7 @@ type OpenEnvoy func() Envoy
 // are valid.
 type EnvoyConfig struct {
 	Gate      *gate.Gate
+	Held      *held.Requests // whose ends Envoy reports
 	Clients   *httplimit.Clients
 	Answers   httplimit.Responder
 	Authorize func(*http.Request) bool

@@ -20,6 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/edge"
 	"github.com/hotparam/pipeline/internal/serving/forwardauth"
+	"github.com/hotparam/pipeline/internal/serving/held"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/spoe"
@@ -36,6 +37,7 @@ type Gateways struct {
 	proxy   *listener.Server                // nil: the program has no proxy
 	failing func() []report.FailingUpstream // of the proxy; nil without a proxy
 	envoy   Envoy                           // nil: the program has no listener for Envoy
+	held    *held.Requests                  // nil before a listener for gateways is open
 	guards  map[string]*auth.Guard
 	metrics []metrics.Collector
 }
@@ -113,6 +115,15 @@ func (g *Gateways) ListenProxy(ctx context.Context, cfg config.Proxy, script str
 	return nil
 }
 
+// heldBy returns the requests that all listeners keep until gateways report their ends.
+func (g *Gateways) heldBy(parts *pipeline.Pipeline) *held.Requests {
+	if g.held == nil {
+		g.held = held.New(parts.Gate)
+		g.metrics = append(g.metrics, metrics.Of(g.held.Stats))
+	}
+	return g.held
+}
+
 // isOpen reports whether a browser on this machine can reach a listener, because the listener asks for no credentials.
 func isOpen(addr string, asks bool, cfg config.Port) bool {
 	return !asks && cfg.TLSClientCA == "" && !strings.HasPrefix(addr, auth.UnixPrefix)
@@ -149,7 +160,7 @@ func (g *Gateways) listenCheck(ctx context.Context, parts *pipeline.Pipeline) er
 		return err
 	}
 	check, err := forwardauth.New(forwardauth.Config{
-		Gate: parts.Gate, Clients: g.clients, Dialect: forwardauth.Dialect(cfg.Dialect), PathPrefix: cfg.PathPrefix,
+		Gate: parts.Gate, Reported: g.heldBy(parts), Clients: g.clients, Dialect: forwardauth.Dialect(cfg.Dialect), PathPrefix: cfg.PathPrefix,
 		DenyStatus: cfg.DenyStatus, Answers: g.answers, RequestID: cfg.RequestID, HideAuthorization: asks, Log: g.log,
 	})
 	if err != nil {
@@ -180,7 +191,7 @@ func (g *Gateways) listenEnvoy(ctx context.Context, parts *pipeline.Pipeline) er
 	answers := g.answers
 	answers.Status = cfg.DenyStatus
 	g.envoy.Open(EnvoyConfig{
-		Gate: parts.Gate, Clients: g.clients, Answers: answers, Log: g.log,
+		Gate: parts.Gate, Held: g.heldBy(parts), Clients: g.clients, Answers: answers, Log: g.log,
 		Authorize: func(r *http.Request) bool { return guard.Check(r, time.Now()).Status == 0 },
 	})
 	g.ApplyLimits()
@@ -212,7 +223,7 @@ func (g *Gateways) listenSPOE(ctx context.Context, parts *pipeline.Pipeline) err
 	if err != nil {
 		return err
 	}
-	agent := spoe.New(spoe.Config{Gate: parts.Gate, Log: g.log})
+	agent := spoe.New(spoe.Config{Gate: parts.Gate, Held: g.heldBy(parts), Log: g.log})
 	g.metrics = append(g.metrics, metrics.Of(agent.Stats))
 	parts.Add(lifecycle.Sources, "spoe", func(ctx context.Context) error { return agent.Serve(ctx, ln) })
 	return nil
@@ -224,7 +235,7 @@ func (g *Gateways) listenEdge(ctx context.Context, parts *pipeline.Pipeline) err
 	if err != nil {
 		return err
 	}
-	feed := edge.NewFeed(edge.Config{Gate: parts.Gate, Hot: parts.Hot, Log: g.log})
+	feed := edge.NewFeed(edge.Config{Gate: parts.Gate, Hot: parts.Hot, Ends: g.heldBy(parts), Log: g.log})
 	handler := guard.Protect(feed.Handler())
 	if isOpen(cfg.Listen, asks, cfg.Port) {
 		handler = auth.GatewaysOnly(handler)

@@ -17,13 +17,17 @@ type Costs struct {
 	Bytes int64
 	// Cost is the number that the upstream wrote in a field of its response.
 	Cost float64
+	// Left is true if the client left before the response.
+	Left bool
 }
 
 // NoCosts is the Costs of a line without any.
-var NoCosts = Costs{-1, -1, -1}
+var NoCosts = Costs{Time: -1, Bytes: -1, Cost: -1}
 
-// statusDenied is the status of a denied request (RFC 6585).
-const statusDenied = 429
+const (
+	statusDenied = 429 // RFC 6585
+	statusLeft   = 499 // by which nginx logs that the client left before the response
+)
 
 // rawCosts holds the texts of the costs of a line.
 type rawCosts struct {
@@ -63,7 +67,7 @@ func (r *rawCosts) parse(status int) Costs {
 			break
 		}
 	}
-	c.Bytes = parseSize(r.bytes)
+	c.Bytes, c.Left = parseSize(r.bytes), status == statusLeft
 	if f, ok := sumOf(r.field); ok {
 		c.Cost = f
 	}

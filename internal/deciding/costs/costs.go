@@ -84,11 +84,16 @@ func (m *Meter) CountMean(second int64, key []byte, rule string, n int64, client
 }
 
 // CountGiven counts a request of a client whose costs the caller knows, or the mean if the cost of the rule is unknown.
+// A request whose client left before the response costs at least the mean.
 func (m *Meter) CountGiven(second int64, key []byte, rule *rules.Rule, g Given, client hottype.Client) {
 	cost, known := g.CostBy(rule.Cost)
 	if !known {
 		m.CountMean(second, key, rule.Name, 1, client)
 		return
+	}
+	if g.Left {
+		mean, _ := m.MeanOf(key, rule.Name)
+		cost = max(cost, mean)
 	}
 	m.learn(key, rule.Name, cost)
 	m.count(second, key, min(cost, maxCost), 1, client)
@@ -220,6 +225,7 @@ func (w *Work) Respond(now time.Time, header map[string][]string, left bool) {
 	case !w.handledAt.IsZero() && !left: // the handler did not read the body to its end
 		worked, known = now.Sub(w.handledAt), true
 	}
+	left = left || w.given.Left
 	if w.given.Time >= 0 {
 		worked, known = w.given.Time, true
 	}

@@ -12,10 +12,11 @@ type Given struct {
 	Time  time.Duration // for which the upstream worked on the request
 	Bytes int64         // of the body of the response
 	Cost  float64       // in the field of the response
+	Left  bool          // the client left before the response: the request costs the mean at least
 }
 
 // NothingGiven is the Given of a caller that knows no cost.
-var NothingGiven = Given{-1, -1, -1}
+var NothingGiven = Given{Time: -1, Bytes: -1, Cost: -1}
 
 // CostBy returns the cost of a request by a cost of a rule, and whether it is known.
 func (g *Given) CostBy(c hottype.Cost) (cost int64, known bool) {

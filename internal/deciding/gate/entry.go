@@ -53,31 +53,56 @@ const (
 // DecideForGateway decides like Decide, for a gateway, which lets a request pass if it has no answer in time. A request
 // that would have to wait longer is denied. The deadline of ctx takes the place of gatewayWait.
 func (g *Gate) DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
-	v := g.decideInTime(ctx, now, req, false)
+	v := g.decideInTime(ctx, now, req, gatewayCall{})
 	return v.Verdict
+}
+
+// BeginForGateway decides like DecideForGateway, for a gateway that releases the lease of the verdict and makes its
+// reports, as the callers of Begin do.
+func (g *Gate) BeginForGateway(ctx context.Context, now time.Time, req *hottype.Request) verdict.Verdict {
+	return g.decideInTime(ctx, now, req, gatewayCall{releases: true})
 }
 
 // DecideKeysForGateway decides like DecideForGateway, for a request that is a part of another request, which has
 // charged the limits of their client: only limits of keys are charged. Blocks and exemptions of the client hold, and
 // the request is counted.
 func (g *Gate) DecideKeysForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
-	v := g.decideInTime(ctx, now, req, true)
+	v := g.decideInTime(ctx, now, req, gatewayCall{clientCharged: true})
 	return v.Verdict
+}
+
+// gatewayCall describes the question of a gateway.
+type gatewayCall struct {
+	clientCharged bool // another question charges the client
+	releases      bool // the gateway reports that the request has ended
 }
 
 // decideInTime decides, and denies a request that would have to wait longer than its gateway waits.
 func (g *Gate) decideInTime(ctx context.Context, now time.Time, req *hottype.Request,
-	clientCharged bool) (v verdict.Verdict) {
+	call gatewayCall) (v verdict.Verdict) {
 	defer g.recoverVerdict(&v)
 	d := g.beginDecision(now, req)
-	d.clientCharged = clientCharged
+	d.clientCharged, d.releases = call.clientCharged, call.releases
 	g.countRequest(d)
 	g.decide(ctx, d, &v)
 	if v.Wait > 0 && v.Wait > longestWait(ctx) {
 		v.Allowed, v.RetryAfter, v.Wait = false, v.Wait, 0
+		g.dropDuties(&v)
 	}
 	g.endDecision(d, &v)
 	return v
+}
+
+// dropDuties takes the duties of the caller from a request that does not pass after all. Its cost is not measured, and
+// so the mean.
+func (g *Gate) dropDuties(v *verdict.Verdict) {
+	if v.Lease != nil {
+		g.Release(time.Now(), v.Lease)
+	}
+	if w := v.Reports.Work(); w != nil {
+		w.End(time.Now(), -1, false)
+	}
+	v.Lease, v.Reports = nil, nil
 }
 
 // longestWait returns the longest wait of a request whose gateway waits until the deadline of ctx.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 )
 
@@ -14,6 +15,8 @@ type PassedRequests struct {
 	Client          hottype.Client
 	N               int64
 	Allowed, Cached bool
+	// CostFollows is true if the gateway reports the cost of each request that passed when it has ended (EndPassed).
+	CostFollows bool
 }
 
 // Passed counts requests that a gateway decided. Its cost does not depend on their number.
@@ -45,10 +48,20 @@ func (g *Gate) countPassed(now time.Time, r *PassedRequests) {
 	set := g.Rules()
 	client := set.IP.ClientOf(r.Client)
 	switch rule := set.RuleFor(hottype.Key(r.Key).Resource()); {
+	case rule != nil && rule.Cost != "" && r.CostFollows && r.Allowed && !r.Cached:
 	case rule != nil && rule.Cost != "":
 		g.costs.CountMean(now.Unix(), r.Key, rule.Name, r.N, client)
 	case g.cfg.Counter != nil:
 		g.cfg.Counter.AddFrom(r.Key, now.Unix(), r.N, client)
+	}
+}
+
+// EndPassed counts the cost of a request that a gateway let pass without asking. Such a key was cold, so that no limit
+// charges the cost.
+func (g *Gate) EndPassed(now time.Time, key []byte, client hottype.Client, given costs.Given) {
+	set := g.Rules()
+	if rule := set.RuleFor(hottype.Key(key).Resource()); rule != nil && rule.Cost != "" {
+		g.costs.CountGiven(now.Unix(), key, rule, given, set.IP.ClientOf(client))
 	}
 }
 

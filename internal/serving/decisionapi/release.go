@@ -2,6 +2,7 @@ package decisionapi
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
+	"github.com/hotparam/pipeline/internal/serving/held"
 )
 
 // maxGiven is the greatest cost that a release may have: more than 30 years of milliseconds, and a petabyte.
@@ -45,7 +47,7 @@ type releases struct {
 	issuer uint64
 	number atomic.Uint64
 	used   usedNumbers
-	works  heldWorks
+	works  held.Requests
 }
 
 // newReleases returns a signer with a random key, which no other process has, until SetSecrets.
@@ -77,7 +79,7 @@ func signText(key, text []byte) []byte {
 func (r *releases) writeToken(v *verdict.Verdict) string {
 	number := r.number.Add(1)
 	if w := v.Reports.Work(); w != nil {
-		r.works.hold(number, w, v.Lease)
+		r.works.Hold(number, v.Lease, held.Duties{Work: w})
 	}
 	text, err := json.Marshal(releaseToken{v.Lease, v.Reports.Refund(), r.issuer, number})
 	if err != nil {
@@ -194,7 +196,7 @@ func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if t.Issuer == d.releases.issuer {
-		d.releases.works.end(t.Number, given)
+		d.releases.works.End(t.Number, held.End{Status: cmp.Or(question.Status, -1), Given: given})
 	}
 	first := false
 	if t.Lease != nil {

@@ -7,13 +7,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/deciding/verdict"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -255,35 +252,6 @@ func TestRelease_HasCosts(t *testing.T) {
 			t.Errorf("%s: %d counted for a caller that releases nothing, want the mean beside %d", cost, counted.cost, first)
 		}
 	}
-}
-
-// Requests that are never released end with their leases, and are bounded.
-func TestHeldWorks_End(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var h heldWorks
-		m := costs.NewMeter(nil)
-		work := func() *costs.Work { return m.NewWork(time.Now(), "default", 1, hottype.Client{}) }
-		for i := range uint64(maxHeldWorks + 5) {
-			h.hold(i, work(), nil)
-		}
-		if len(h.by) != maxHeldWorks {
-			t.Errorf("%d are held", len(h.by))
-		}
-		h.end(7, costs.NothingGiven)
-		h.end(7, costs.NothingGiven)
-		h.hold(1<<40, work(), &verdict.Lease{Slots: []verdict.Slot{{TTL: time.Second}}})
-		time.Sleep(1500 * time.Millisecond)
-		synctest.Wait()
-		if h.by[1<<40] != nil || len(h.by) != maxHeldWorks-1 {
-			t.Errorf("%d are held, one after its lease: %v", len(h.by), h.by[1<<40])
-		}
-		time.Sleep(holdWork)
-		synctest.Wait()
-		if len(h.by) != 0 {
-			t.Errorf("%d are held for ever", len(h.by))
-		}
-	})
 }
 
 // countedCosts adds up costs.

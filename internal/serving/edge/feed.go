@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/costs"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -18,6 +19,7 @@ import (
 // Gate decides about the requests that a gateway sends. *gate.Gate is one.
 type Gate interface {
 	Passed(now time.Time, r gate.PassedRequests)
+	EndPassed(now time.Time, key []byte, client hottype.Client, given costs.Given)
 	ChargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) hottype.Verdict
 	Rules() *rules.Set
 	// Changes returns a number that every change of rules or overrides increases, and Overrides also the overrides.
@@ -29,6 +31,8 @@ type Gate interface {
 type Config struct {
 	Gate Gate            // required
 	Hot  *hotset.Replica // required
+	// Ends ends the requests about which gateways have asked; nil means that they do not report them.
+	Ends Ends
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log receives polls of gateways with other rules; nil discards them.

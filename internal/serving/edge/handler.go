@@ -85,6 +85,10 @@ func (f *Feed) appendChanges(b []byte, since string) []byte {
 	if f.longest > 0 {
 		b = fmt.Appendf(b, "longest %d\n", f.longest)
 	}
+	if f.cfg.Ends != nil {
+		b = fmt.Appendf(b, "reports %s\n", f.cfg.Ends.Secret())
+	}
+	b = appendCosts(b, set)
 	if !delta {
 		for name, e := range f.entries {
 			b = e.appendLine(b, now, name)

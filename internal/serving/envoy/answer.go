@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func (s *Server) checkResponse(in *checkRequest, v *hottype.Verdict) encoded {
 		s.cfg.Answers.SetLimits(h, v)
 		b = b.appendMessage(1, func(b encoded) encoded { return b }) // status: OK
 		b = b.appendMessage(3, func(b encoded) encoded { return b.appendHeaderOptions(6, h) })
-		return b.appendMetadata(4, v)
+		return b.appendMetadata(4, v, 0)
 	}
 	r := s.recordDenial(httplimit.Denied{Method: in.method, Accept: in.headers.Values("Accept"),
 		TLS: httplimit.IsHTTPS(in.headers.Values("X-Forwarded-Proto"))}, v)
@@ -61,13 +62,13 @@ func (s *Server) checkResponse(in *checkRequest, v *hottype.Verdict) encoded {
 		b = b.appendMessage(1, func(b encoded) encoded { return b.appendNumber(1, uint64(r.status)) })
 		return b.appendHeaderOptions(2, r.header).appendText(3, r.body.String())
 	})
-	return b.appendMetadata(4, v)
+	return b.appendMetadata(4, v, 0)
 }
 
 // rateLimitResponse returns the response of the rate limit service, envoy.service.ratelimit.v3.RateLimitResponse: the
 // code of each descriptor, in their order, and the headers for the client, which describe the denial, or else the first
 // limit.
-func (s *Server) rateLimitResponse(verdicts []*hottype.Verdict) encoded {
+func (s *Server) rateLimitResponse(verdicts []*hottype.Verdict, report uint64) encoded {
 	overall := uint64(codeOK)
 	var tell *hottype.Verdict
 	for _, v := range verdicts {
@@ -83,18 +84,19 @@ func (s *Server) rateLimitResponse(verdicts []*hottype.Verdict) encoded {
 	for _, v := range verdicts {
 		b = b.appendMessage(2, func(b encoded) encoded { return b.appendStatus(v) })
 	}
-	if tell == nil {
-		return b
-	}
-	if tell.Allowed {
+	if tell == nil || tell.Allowed {
 		h := http.Header{}
-		s.cfg.Answers.SetLimits(h, tell)
-		return b.appendHeaders(3, h).appendMetadata(6, tell)
+		if tell == nil {
+			tell = &hottype.Verdict{}
+		} else {
+			s.cfg.Answers.SetLimits(h, tell)
+		}
+		return b.appendHeaders(3, h).appendMetadata(6, tell, report)
 	}
 	tell.Pass = nil // the descriptors of later requests would not carry its cookie
 	// The status is the filter's own setting, rate_limited_status.
 	r := s.recordDenial(httplimit.Denied{}, tell)
-	return b.appendHeaders(3, r.header).appendBytes(5, r.body.Bytes()).appendMetadata(6, tell)
+	return b.appendHeaders(3, r.header).appendBytes(5, r.body.Bytes()).appendMetadata(6, tell, 0)
 }
 
 // appendStatus adds the RateLimitResponse.DescriptorStatus of one descriptor. v is nil if the descriptor was not
@@ -138,12 +140,15 @@ func inUnit(v *hottype.Verdict) (requests, unit uint64) {
 }
 
 // appendMetadata adds the parts of a verdict that Envoy's access log can show, as a google.protobuf.Struct. It adds
-// nothing if the verdict has neither rule nor key.
-func (b encoded) appendMetadata(field wireField, v *hottype.Verdict) encoded {
-	if v.Rule == "" && v.Key == "" {
+// nothing if the verdict has neither rule nor key nor a number by which Envoy reports the end of the request.
+func (b encoded) appendMetadata(field wireField, v *hottype.Verdict, report uint64) encoded {
+	if v.Rule == "" && v.Key == "" && report == 0 {
 		return b
 	}
 	return b.appendMessage(field, func(b encoded) encoded {
+		if report != 0 {
+			b = b.appendTextMember(memberReport, strconv.FormatUint(report, 10))
+		}
 		return b.appendTextMember("reason", v.Reason.String()).appendTextMember("rule", v.Rule).
 			appendTextMember("key", string(v.Key)).
 			appendBoolMember("shadowed", v.WouldDeny).appendBoolMember("hot", v.Hot)

@@ -37,7 +37,7 @@ func (s *Server) answerRateLimit(ctx context.Context, m *message) (any, error) {
 	in := new(rateLimitRequest)
 	b, err := m.readBytes(m.size)
 	if errors.Is(err, errTooLong) {
-		return s.rateLimitResponse([]*hottype.Verdict{s.denyTooLong(ctx)}), nil
+		return s.rateLimitResponse([]*hottype.Verdict{s.denyTooLong(ctx)}, 0), nil
 	}
 	if err == nil {
 		err = in.unmarshal(b)

@@ -34,6 +34,7 @@ type descriptor struct {
 	hits    uint64 // 0 if not set
 	// negative is true if the descriptor asks to return hits instead of charging them.
 	negative bool
+	reports  bool      // Envoy reports the end of the request
 	tooWide  bool      // it has more than maxEntries
 	own      *ownLimit // the limit that it carries; nil for most
 }
@@ -100,6 +101,10 @@ func (d *descriptor) unmarshal(b []byte) error {
 			}
 			var e entry
 			err := decodePair(text, &e.key, &e.value)
+			if e.key == keyReports { // no limit and no rule sees it
+				d.reports = e.value == valueReports
+				return err
+			}
 			d.entries = append(d.entries, e)
 			return err
 		case 2:

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/costs"
+	"github.com/hotparam/pipeline/internal/serving/held"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -26,28 +28,34 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 		s.cfg.Log.WarnContext(ctx, "envoy: descriptors are not decided; let the route send at most 100 of at most 100 entries",
 			"domain", in.domain, "count", s.surplus.Add(uint64(in.surplus)))
 	}
+	if s.endRequests(in) {
+		return encoded(nil).appendNumber(1, codeOK), nil
+	}
 	limits := s.limits.Load().resolve(in)
 	requests := requestsOf(in, limits)
-	verdicts := make([]*hottype.Verdict, len(in.descriptors))
+	verdicts, report := make([]*hottype.Verdict, len(in.descriptors)), uint64(0)
 	for i := range in.descriptors {
-		v := s.decideDescriptor(ctx, in, i, limits[i], requests[i])
+		v := s.decideDescriptor(ctx, in, i, limits[i], requests[i], &report)
 		if verdicts[i] = v; v == nil {
 			continue
 		}
 		if !v.Allowed {
+			if report != 0 {
+				s.cfg.Held.End(report, held.End{Status: -1, Given: costs.NothingGiven})
+			}
 			break
 		}
 		if !httplimit.Wait(ctx, v) {
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
 	}
-	return s.rateLimitResponse(verdicts), nil
+	return s.rateLimitResponse(verdicts, report), nil
 }
 
 // decideDescriptor decides about descriptor i, which has a limit of its own or stands for a request. It returns nil if
-// it has neither.
+// it has neither. It sets report to the number by which Envoy reports the end of the request, if there is one.
 func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i int, own limitMatch,
-	request *describedRequest) *hottype.Verdict {
+	request *describedRequest, report *uint64) *hottype.Verdict {
 	d := &in.descriptors[i]
 	cost := int64(min(cmp.Or(d.hits, in.hits, 1), 1<<53-1)) // its own hits go before the call's
 	switch {
@@ -58,11 +66,15 @@ func (s *Server) decideDescriptor(ctx context.Context, in *rateLimitRequest, i i
 		return nil
 	case own.descriptorLimit == nil:
 		request.request.Cost = cost
-		decide := s.cfg.Gate.DecideForGateway
-		if request.clientCharged {
-			decide = s.cfg.Gate.DecideKeysForGateway
+		v := hottype.Verdict{}
+		switch {
+		case request.clientCharged:
+			v = s.cfg.Gate.DecideKeysForGateway(ctx, time.Now(), &request.request)
+		case d.reports && s.cfg.Held != nil:
+			v, *report = s.cfg.Held.DecideReported(ctx, time.Now(), &request.request)
+		default:
+			v = s.cfg.Gate.DecideForGateway(ctx, time.Now(), &request.request)
 		}
-		v := decide(ctx, time.Now(), &request.request)
 		return s.countVerdict(&v)
 	case own.limit == nil:
 		return &hottype.Verdict{Allowed: true, Remaining: math.MaxUint32}

@@ -25,6 +25,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/protofield"
+	"github.com/hotparam/pipeline/internal/serving/held"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -48,6 +49,8 @@ type Gate interface {
 type Config struct {
 	// Gate is required.
 	Gate Gate
+	// Held keeps requests whose ends Envoy reports; nil means that Envoy reports none.
+	Held *held.Requests
 	// Clients decides whose statement about the client counts: the peer that Envoy saw is the client, unless it is a
 	// trusted proxy. nil trusts no proxy.
 	Clients *httplimit.Clients

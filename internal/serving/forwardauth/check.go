@@ -22,9 +22,16 @@ type Gate interface {
 	DecideForGateway(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
 }
 
+// Reported decides about requests whose gateway may have promised to report their ends. *held.Requests is one.
+type Reported interface {
+	Decide(ctx context.Context, now time.Time, req *hottype.Request, promise string) (v hottype.Verdict, report uint64)
+}
+
 type Config struct {
 	// Gate is required.
 	Gate Gate
+	// Reported decides in place of Gate about checks with the field X-Hotparam-Reports; nil ignores the field.
+	Reported Reported
 	// Clients finds the client of a request; nil trusts no proxy before the gateway.
 	Clients *httplimit.Clients
 	// Dialect is required.
@@ -120,13 +127,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.rejectCheck(w, err)
 		return
 	}
-	v := h.decideCheck(r, &req)
+	one := h.decideCheck(r, &req)
+	v := one.verdict
 	httplimit.Quote(&v)
 	h.checks.Add(1)
 	if !v.Allowed {
 		h.denied.Add(1)
 	}
 	setVerdict(w.Header(), &v)
+	if one.report != 0 {
+		w.Header()[fieldReport] = []string{strconv.FormatUint(one.report, 10)}
+	}
 	if !v.Allowed {
 		denied := httplimit.Denied{Method: req.Method, Accept: r.Header["Accept"], TLS: h.clientUsesTLS(r)}
 		h.cfg.Answers.WriteDenied(w, denied, &v)
@@ -138,19 +149,25 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decideCheck returns the verdict of the gate, or the verdict of the first check if the check repeats it.
-func (h *Handler) decideCheck(r *http.Request, req *hottype.Request) hottype.Verdict {
+// decideCheck returns the decision of the gate, or the decision about the first check if the check repeats it.
+func (h *Handler) decideCheck(r *http.Request, req *hottype.Request) decision {
+	decide := func() (d decision) {
+		if promise := r.Header.Get(fieldReports); promise != "" && h.cfg.Reported != nil {
+			d.verdict, d.report = h.cfg.Reported.Decide(r.Context(), h.cfg.Now(), req, promise)
+			return d
+		}
+		d.verdict = h.cfg.Gate.DecideForGateway(r.Context(), h.cfg.Now(), req)
+		return d
+	}
 	id := r.Header[h.cfg.RequestID]
 	if h.repeats == nil || len(id) != 1 || id[0] == "" {
-		return h.cfg.Gate.DecideForGateway(r.Context(), h.cfg.Now(), req)
+		return decide()
 	}
-	v, repeated := h.repeats.decideOnce(h.cfg.Now(), id[0], req, func() hottype.Verdict {
-		return h.cfg.Gate.DecideForGateway(r.Context(), h.cfg.Now(), req)
-	})
+	d, repeated := h.repeats.decideOnce(h.cfg.Now(), id[0], req, decide)
 	if repeated {
 		h.repeated.Add(1)
 	}
-	return v
+	return d
 }
 
 // rejectCheck answers a check that describes no request, and logs the reason, because the cause is a wrongly configured
@@ -175,6 +192,9 @@ const (
 	fieldKey    = "X-Hotparam-Key"
 	fieldHot    = "X-Hotparam-Hot"
 	fieldRetry  = "X-Hotparam-Retry-Ms"
+	fieldReport = "X-Hotparam-Report"
+	// fieldReports is the field of the question by which a gateway promises to report the end of the request.
+	fieldReports = "X-Hotparam-Reports"
 )
 
 // setVerdict sets the fields that explain a verdict:

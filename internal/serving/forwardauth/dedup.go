@@ -36,9 +36,15 @@ type dedup struct {
 
 type dedupEntry struct {
 	at      time.Time
-	repeats int             // guarded by repeats.mu
-	done    chan struct{}   // closed when verdict is set
-	verdict hottype.Verdict // not written after done is closed
+	repeats int           // guarded by repeats.mu
+	done    chan struct{} // closed when the decision is set
+	decision
+}
+
+// decision is the decision about a check. It is not written after its check is done.
+type decision struct {
+	verdict hottype.Verdict
+	report  uint64 // the number by which the gateway reports the end of the request, or 0
 }
 
 func newDedup() *dedup {
@@ -47,17 +53,17 @@ func newDedup() *dedup {
 
 // decideOnce decides a check. If it repeats another check, it waits for the verdict of that check instead.
 func (p *dedup) decideOnce(now time.Time, id string, req *hottype.Request,
-	decide func() hottype.Verdict) (v hottype.Verdict, repeated bool) {
+	decide func() decision) (one decision, repeated bool) {
 	d, repeated := p.findOrAdd(now, p.hash(id, req))
 	if !repeated {
 		defer close(d.done)
-		d.verdict = decide()
-		return d.verdict, false
+		d.decision = decide()
+		return d.decision, false
 	}
 	<-d.done // soon: the gate keeps to its budget
-	v = d.verdict
-	v.Wait = max(0, v.Wait-now.Sub(d.at))
-	return v, true
+	one = d.decision
+	one.verdict.Wait = max(0, one.verdict.Wait-now.Sub(d.at))
+	return one, true
 }
 
 // findOrAdd returns the check that this one repeats, or adds it as the first.

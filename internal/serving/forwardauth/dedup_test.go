@@ -81,18 +81,18 @@ func TestDedup_WaitsForTheFirstCheck(t *testing.T) {
 	deciding, answer := make(chan struct{}), make(chan struct{})
 	var first sync.WaitGroup
 	first.Go(func() {
-		p.decideOnce(now, "a", req, func() hottype.Verdict {
+		p.decideOnce(now, "a", req, func() decision {
 			close(deciding)
 			<-answer
-			return hottype.Verdict{Rule: "first", Wait: 50 * time.Millisecond}
+			return decision{verdict: hottype.Verdict{Rule: "first", Wait: 50 * time.Millisecond}, report: 7}
 		})
 	})
 	<-deciding
 	var second sync.WaitGroup
 	second.Go(func() {
 		v, repeated := p.decideOnce(now.Add(20*time.Millisecond), "a", req,
-			func() hottype.Verdict { return hottype.Verdict{} })
-		if !repeated || v.Rule != "first" || v.Wait != 30*time.Millisecond {
+			func() decision { return decision{} })
+		if !repeated || v.verdict.Rule != "first" || v.verdict.Wait != 30*time.Millisecond || v.report != 7 {
 			t.Errorf("%v %+v", repeated, v)
 		}
 	})
@@ -107,7 +107,7 @@ func TestDedup_BoundsItsMemory(t *testing.T) {
 	p := newDedup()
 	now, req := time.Unix(1000, 0), &hottype.Request{Target: "/"}
 	for i := range 5 * maxRemembered {
-		p.decideOnce(now, strconv.Itoa(i), req, func() hottype.Verdict { return hottype.Verdict{} })
+		p.decideOnce(now, strconv.Itoa(i), req, func() decision { return decision{} })
 		if n := len(p.recent) + len(p.older); n > 2*maxRemembered {
 			t.Fatalf("%d ids are held", n)
 		}
