@@ -144,8 +144,8 @@ local function read(request)
   var.hotparam_key = k ~= "-" and k or ""
 end
 
--- hotparam-decide returns "pass", "measure", "ask" or "deny" for a request: a request of a rule with a cost passes and is
--- measured. HAProxy takes an error for "ask".
+-- hotparam-decide returns "pass", "measure", "ask" or "deny" for a request: a request of a rule with a cost passes and
+-- is measured. HAProxy takes an error for "ask".
 core.register_converters("hotparam-decide", function(request)
   read(request)
   local verdict = hotparam.decide()

@@ -251,8 +251,8 @@ function M.amount(text)
   return n and n >= 0 and n < 1e12 and ("%.3f"):format(n) or "-"
 end
 
--- report keeps the end of a request for the next post: its status, the upstream's time in ms, the bytes of the body, and
--- the number in the field. The limiter knows the request by a number, or it passed by the key k.
+-- report keeps the end of a request for the next post: its status, the upstream's time in ms, the bytes of the body,
+-- and the number in the field. The limiter knows the request by a number, or it passed by the key k.
 function M.report(number, k, status, ms, bytes, cost)
   reporting = true
   local values = table.concat({ status, ms, bytes, cost }, ",")
@@ -265,7 +265,7 @@ end
 
 local flush
 
--- done reports that a request has ended, in the log phase: the limiter gave it a number, or it passed without a question
+-- done reports in the log phase that a request has ended: the limiter gave it a number, or it passed without a question
 -- and its key counts by a cost.
 function M.done()
   reporting = true

@@ -58,7 +58,7 @@ var layers = []struct {
 		"internal/counting/tally", "internal/deciding/gate", "internal/deciding/guarded",
 		"internal/detection/aggregate", "internal/operator/replay", "internal/operator/learn",
 		"internal/operator/doctor",
-		"internal/serving/respcache",
+		"internal/serving/held", "internal/serving/respcache",
 	}, "uses logic; reaches the outside only through interfaces of its own"},
 	{"serving and operator", false, []string{
 		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy",

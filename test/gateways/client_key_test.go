@@ -56,7 +56,8 @@ var namings = map[string]naming{
 		replace: append(slices.Clone(envoyNaming.replace), "{exact: accept},", "{exact: accept}, {exact: x-account},")},
 	"Envoy, rate limit service": {page: "Envoy", account: envoyNaming.account, session: envoyNaming.session,
 		replace: []string{"          http_filters:\n", "          http_filters:\n" + envoyFilter + "{line}\n",
-			"#- request_headers: {header_name: x-account", "- request_headers: {header_name: x-account"}},
+			"#- request_headers: {header_name: x-account", "- request_headers: {header_name: x-account",
+			"#                    skip_if_absent", " skip_if_absent"}},
 	"the plugin for Kong": luaNaming, "the plugin for APISIX": luaNaming,
 }
 

@@ -1,6 +1,7 @@
 package gateways
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,8 +19,8 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// endRules make a value of a parameter hot that takes a fifth of a second of each second, and let one request for it be
-// in flight.
+// endRules make a value of a parameter hot that takes two seconds of each second, and let one request for it be in
+// flight. A client that waits for its responses takes one second of each second at most, however slow the machine is.
 const endRules = `
 upstreams: [{name: default, workers: 50}]
 rules:
@@ -27,7 +28,7 @@ rules:
     match: {path: /report}
     params: [{name: filter, duplicates: last}]
     cost: time
-    hot: {rate: 200ms}
+    hot: {rate: 2s}
     limit: {algorithm: in_flight, limit: 1}
   - name: topic
     match: {path: /topic}
@@ -50,7 +51,7 @@ func reporting() map[string]func(t *testing.T, p places, config string) *exec.Cm
 	return all
 }
 
-// slowApp answers requests for the filter full after 100 ms, and others at once.
+// slowApp answers requests for the filter full after 300 ms, and others at once.
 type slowApp struct {
 	*httptest.Server
 	full, most, ran atomic.Int64
@@ -68,7 +69,7 @@ func startSlowApp(t *testing.T) *slowApp {
 			most = a.most.Load()
 		}
 		a.ran.Add(1)
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond)
 	}))
 	t.Cleanup(a.Close)
 	return a
@@ -124,10 +125,10 @@ func TestGateways_ReportEndsOfRequests(t *testing.T) {
 					}
 				})
 			}
-			for range 4 {
+			for range 8 {
 				loop("/report?filter=full", &denied)
-				loop("/report?filter=cheap", &cheap)
 			}
+			loop("/report?filter=cheap", &cheap)
 			program.Await(t, time.Minute, "the expensive value to be held", func() bool { return denied.Load() > 20 })
 			program.Await(t, time.Minute, "requests from before to end", func() bool { return a.full.Load() <= 1 })
 			a.most.Store(0)
@@ -135,6 +136,15 @@ func TestGateways_ReportEndsOfRequests(t *testing.T) {
 			program.Await(t, time.Minute, "more requests for it", func() bool { return a.ran.Load() >= before+5 })
 			if n := a.most.Load(); n > 1 {
 				t.Errorf("%d requests for the expensive value were in flight", n)
+			}
+			leaveEarly(g.addr, "/report?filter=full", 20)
+			before = a.ran.Load()
+			program.Await(t, time.Minute, "requests after clients that left", func() bool {
+				return a.ran.Load() >= before+5
+			})
+			// Envoy ends the request of a client that leaves, which says nothing to an application that works on.
+			if n := a.most.Load(); n > 1 && !strings.HasPrefix(name, "Envoy") {
+				t.Errorf("%d requests for the expensive value were in flight, after clients that left", n)
 			}
 			if n := cheap.Load(); n > 0 {
 				t.Errorf("%d requests for the cheap value were denied", n)
@@ -144,6 +154,19 @@ func TestGateways_ReportEndsOfRequests(t *testing.T) {
 				t.Errorf("hot: %s", hot)
 			}
 		})
+	}
+}
+
+// leaveEarly sends n requests, one after the other, whose clients leave before the response.
+func leaveEarly(addr, target string, n int) {
+	for range n {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			continue
+		}
+		_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", target)
+		time.Sleep(20 * time.Millisecond)
+		_ = conn.Close()
 	}
 }
 

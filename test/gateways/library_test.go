@@ -45,7 +45,7 @@ function Socket:setkeepalive() end
 ngx = {
   var = { hotparam_key = "?", hotparam_rules = "r", hotparam_exempt = "", request_uri = "/", request_method = "GET",
     remote_addr = "", request_id = "1", scheme = "http" },
-  header = {}, ERR = "err", NOTICE = "notice",
+  ctx = {}, header = {}, ERR = "err", NOTICE = "notice",
   now = function() return time end,
   log = function(level) logged = logged + (level == "err" and 1 or 0) end,
   sleep = function() end,
@@ -295,4 +295,45 @@ func TestLibrary_HandsPassesOn(t *testing.T) {
 		l.is(c.reload, `ngx.header["Refresh"]`)
 		l.Close()
 	}
+}
+
+// The end of a request is reported if the limiter gave it a number, or if its key counts by a cost. Each is posted with
+// its client or its number, and the post promises that costs follow. Other requests report nothing.
+func TestLibrary_ReportsEnds(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, "reports word\ncost - report\ncost X-Cost *\nk a topic?id=hot\n")
+	one := netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	ended := func(values string, want string) {
+		t.Helper()
+		l.do("for name, value in pairs({ %s }) do ngx.var[name] = value end posted = nil hotparam.done() flush(false)", values)
+		l.is(want, "posted")
+	}
+	pass := func(key string) {
+		t.Helper()
+		l.from(one, key)
+		l.do("ngx.ctx, ngx.var.verdict_report = {}, nil")
+		l.is("", "hotparam.decide()")
+	}
+	const ok = `status = "200", upstream_header_time = "0.035", upstream_response_time = "0.4", body_bytes_sent = 512`
+	pass("topic?id=1")
+	ended(ok, "+c0000201 topic?id=1\n")
+	pass("report?filter=full")
+	ended(ok, "+c0000201 report?filter=full\n>200,35.000,512,-,c0000201 report?filter=full\n")
+	pass("/page?id=1")
+	ended(ok+`, upstream_http_x_cost = "2.5"`, "+c0000201 /page?id=1\n>200,35.000,512,2.500,c0000201 /page?id=1\n")
+	pass("/page?id=1")
+	ended(ok+`, upstream_http_x_cost = "no"`, "+c0000201 /page?id=1\n>200,35.000,512,-,c0000201 /page?id=1\n")
+	pass("report?filter=full") // retried, and then the client left
+	ended(`status = "499", upstream_header_time = "-, -", upstream_response_time = "0.100, 0.500"`,
+		"+c0000201 report?filter=full\n>499,600.000,512,-,c0000201 report?filter=full\n")
+
+	l.from(one, "topic?id=hot")
+	l.do("ngx.ctx = {}")
+	l.is("ask", "hotparam.decide()")
+	l.is("word", "ngx.var.hotparam_reports")
+	ended(ok+`, verdict_report = "81"`, "<200,35.000,512,- 81\n")
+	l.from(one, "topic?id=hot")
+	l.do("ngx.ctx, ngx.var.verdict_report = {}, ''")
+	l.is("ask", "hotparam.decide()")
+	ended(ok, "nil")
 }

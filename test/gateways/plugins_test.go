@@ -34,6 +34,7 @@ http {
 			access_by_lua_block { return decide() }
 			log_by_lua_block { ended() }
 			proxy_pass http://app;
+			proxy_ignore_client_abort on;
 			proxy_set_header Connection "";
 			proxy_set_header Host $http_host;
 			proxy_set_header X-Forwarded-For $remote_addr;

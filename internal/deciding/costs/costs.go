@@ -84,15 +84,14 @@ func (m *Meter) CountMean(second int64, key []byte, rule string, n int64, client
 }
 
 // CountGiven counts a request of a client whose costs the caller knows, or the mean if the cost of the rule is unknown.
-// A request whose client left before the response costs at least the mean.
+// If the client left before the response the cost is the mean at least.
 func (m *Meter) CountGiven(second int64, key []byte, rule *rules.Rule, g Given, client hottype.Client) {
 	cost, known := g.CostBy(rule.Cost)
 	if !known {
 		m.CountMean(second, key, rule.Name, 1, client)
 		return
 	}
-	if g.Left {
-		mean, _ := m.MeanOf(key, rule.Name)
+	if mean, hasMean := m.MeanOf(key, rule.Name); hasMean && g.Left {
 		cost = max(cost, mean)
 	}
 	m.learn(key, rule.Name, cost)
