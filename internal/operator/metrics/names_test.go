@@ -29,6 +29,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/edge"
 	"github.com/hotparam/pipeline/internal/serving/envoy"
 	"github.com/hotparam/pipeline/internal/serving/forwardauth"
+	"github.com/hotparam/pipeline/internal/serving/held"
 	"github.com/hotparam/pipeline/internal/serving/mirror"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/serving/requestlog"
@@ -72,6 +73,7 @@ func groups() []group {
 		of[envoy.Stats]("envoy", "limiter-sidecar"),
 		of[spoe.Stats]("spoe", "limiter-sidecar"),
 		of[edge.Stats]("edge", "limiter-sidecar, serve"),
+		of[held.Stats]("held", "limiter-sidecar, serve"),
 		of[auth.GuardStats]("edge, callers", "limiter-sidecar, serve", "hotparam_edge"),
 		of[metrics.SecretFileStats]("token_file", "all"),
 		of[metrics.GatewayStats]("gateways", "limiter-sidecar, serve"),
