@@ -5,7 +5,7 @@ GO ?= go
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help check demo flood build test test-long race integration busy nightly benchmarks mutate mutants lint bench peers fuzz fleet soak incident pictures sites expensive upstreams evasion snapshot clean
+.PHONY: help check demo flood build test test-long race integration busy nightly benchmarks mutate mutants lint bench peers fuzz fleet soak incident pictures sites expensive expensive-postgres upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -89,6 +89,9 @@ peers: ## comparisons with other libraries and servers; about ten minutes, needs
 
 expensive: ## one expensive value before a service with four workers: without rules, by requests, by time
 	cd bench && $(GO) run ./expensive
+
+expensive-postgres: ## the same before two million rows in PostgreSQL, which has to be installed
+	bench/expensive/postgres.sh
 
 sites: ## what learn says of generated sites of ten classes, 200 seeds each: precision and recall, at least 0.9
 	cd bench && $(GO) run ./sites -n 200 -least 0.9

@@ -1,6 +1,7 @@
 // Command expensive shows hot keys by cost: a service with four workers gets 100 cheap requests a second, and one value
 // takes 800 ms of a worker. It runs without rules, with a rule by requests and with a rule by time, over HTTP on
-// loopback, and prints the answers to the cheap requests.
+// loopback, and prints the answers to the cheap requests. With -postgres the service has a table of two million rows in
+// PostgreSQL, a pool of four connections, and one filter without an index.
 package main
 
 import (
@@ -50,20 +51,33 @@ rules:
 func main() {
 	seconds := flag.Int("seconds", 35, "length of each run")
 	callers := flag.Int("callers", 0, "loops that ask for the expensive value, in place of five requests a second")
+	url := flag.String("postgres", "", "connection `URL` of a database, in which the table of reports is made")
 	flag.Parse()
-	if err := run(time.Duration(*seconds)*time.Second, *callers); err != nil {
+	if err := run(time.Duration(*seconds)*time.Second, *callers, *url); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(length time.Duration, callers int) error {
-	fmt.Printf("%d workers, %d cheap requests a second of 10 ms, three in ten for one popular value;\n"+
-		"from second %.0f on one value of 800 ms, steady from second %.0f on\n\n", workers, cheap, attackAt.Seconds(),
-		steadyAt.Seconds())
+func run(length time.Duration, callers int, url string) error {
+	service, cheapTook, fullTook := newPool(), 10*time.Millisecond, 800*time.Millisecond
+	if url != "" {
+		db, err := openDatabase(context.Background(), url)
+		if err != nil {
+			return fmt.Errorf("expensive: %w", err)
+		}
+		defer db.pool.Close()
+		if cheapTook, fullTook, err = db.alone(context.Background()); err != nil {
+			return fmt.Errorf("expensive: %w", err)
+		}
+		service = db
+	}
+	fmt.Printf("%d workers, %d cheap requests a second of %v, three in ten for one popular value;\n"+
+		"from second %.0f on one value of %v, steady from second %.0f on\n\n", workers, cheap,
+		cheapTook.Round(10*time.Microsecond), attackAt.Seconds(), fullTook.Round(time.Millisecond), steadyAt.Seconds())
 	fmt.Printf("| rules | cheap answered | denied | p50 | p99 | hot |\n|---|---|---|---|---|---|\n")
 	for _, c := range []struct{ name, rules string }{{"none", ""}, {"by requests", byRequest}, {"by time", byTime}} {
-		s := &site{began: time.Now(), length: length, callers: callers}
+		s := &site{began: time.Now(), length: length, callers: callers, service: service}
 		if err := s.run(c.rules); err != nil {
 			return fmt.Errorf("expensive: %s: %w", c.name, err)
 		}
@@ -77,6 +91,7 @@ type site struct {
 	began   time.Time
 	length  time.Duration
 	callers int
+	service http.Handler
 	url     string
 	client  *http.Client
 	hot     sync.Map // key: time since the attack began
@@ -87,7 +102,7 @@ type site struct {
 }
 
 func (s *site) run(rules string) error {
-	handler := newPool()
+	handler := s.service
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if rules != "" {
