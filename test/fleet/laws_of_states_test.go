@@ -202,8 +202,8 @@ func (l *laws) judgeEnd() {
 	time.Sleep(25 * time.Hour)
 	l.w.redis.mu.Lock() // connections end without a word to this goroutine
 	l.w.redis.expire()
-	l.w.redis.mu.Unlock()
 	left, err := l.w.redis.call([]string{"KEYS", "*"})
+	l.w.redis.mu.Unlock()
 	if err != nil {
 		l.breach("left-over", "%v", err)
 	}

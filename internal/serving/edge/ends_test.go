@@ -56,7 +56,8 @@ func TestCount_CountsReportedCosts(t *testing.T) {
 	count(true, "=c0000201 report?filter=full\n", 4_800_000)
 	s.feed.Count(t.Context(), []byte(">200,5,1,2.5,c0000201 find?q=a\n>200,5,1,2.5,c0000201 topic?id=1\n"+
 		">200,7,1,2,0a090001 report?filter=b\n"), true)
-	if s.count["find?q=a 192.0.2.1"] != 2500 || s.count["topic?id=1 192.0.2.1"] != 0 || s.count["report?filter=b -"] != 7000 {
+	if s.count["find?q=a 192.0.2.1"] != 2500 || s.count["topic?id=1 192.0.2.1"] != 0 ||
+		s.count["report?filter=b -"] != 7000 {
 		t.Errorf("counted: %v", s.count)
 	}
 	if n := s.feed.Stats().Invalid; n != 0 {

@@ -97,7 +97,8 @@ func (r *Requests) Stats() Stats {
 
 // Decide decides about a request of a gateway, which promises to report its end if promise is the secret. The number
 // for the report is 0 if there is nothing to report.
-func (r *Requests) Decide(ctx context.Context, now time.Time, req *hottype.Request, promise string) (hottype.Verdict, uint64) {
+func (r *Requests) Decide(ctx context.Context, now time.Time, req *hottype.Request,
+	promise string) (v hottype.Verdict, number uint64) {
 	if subtle.ConstantTimeCompare([]byte(promise), []byte(r.secret)) == 0 {
 		return r.gate.DecideForGateway(ctx, now, req), 0
 	}
@@ -105,7 +106,8 @@ func (r *Requests) Decide(ctx context.Context, now time.Time, req *hottype.Reque
 }
 
 // DecideReported decides about a request whose end its gateway reports.
-func (r *Requests) DecideReported(ctx context.Context, now time.Time, req *hottype.Request) (hottype.Verdict, uint64) {
+func (r *Requests) DecideReported(ctx context.Context, now time.Time,
+	req *hottype.Request) (_ hottype.Verdict, number uint64) {
 	v := r.gate.BeginForGateway(ctx, now, req)
 	d := Duties{v.Reports.Work(), v.Lease, v.Reports.Refund()}
 	if d == (Duties{}) {
@@ -113,7 +115,7 @@ func (r *Requests) DecideReported(ctx context.Context, now time.Time, req *hotty
 	}
 	r.mu.Lock()
 	r.last++
-	number := r.last
+	number = r.last
 	r.mu.Unlock()
 	r.Hold(number, v.Lease, d)
 	return v.Verdict, number
