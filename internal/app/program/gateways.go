@@ -161,7 +161,8 @@ func (g *Gateways) listenCheck(ctx context.Context, parts *pipeline.Pipeline) er
 	}
 	check, err := forwardauth.New(forwardauth.Config{
 		Gate: parts.Gate, Reported: g.heldBy(parts), Clients: g.clients, Dialect: forwardauth.Dialect(cfg.Dialect),
-		PathPrefix: cfg.PathPrefix, DenyStatus: cfg.DenyStatus, Answers: g.answers, RequestID: cfg.RequestID, HideAuthorization: asks, Log: g.log,
+		PathPrefix: cfg.PathPrefix, DenyStatus: cfg.DenyStatus, Answers: g.answers, RequestID: cfg.RequestID,
+		HideAuthorization: asks, Log: g.log,
 	})
 	if err != nil {
 		return Rejected(err)
