@@ -41,42 +41,46 @@ func broken(t *testing.T, store gate.SharedStore, log *slog.Logger) *bundle {
 
 func TestDecide_FailurePolicies(t *testing.T) {
 	t.Parallel()
-	b := broken(t, newUnreliable(failing), nil)
-	for i := range 10 {
-		// A quarter of the burst: four processes share the limit.
-		if v := b.get("/local?id=1", "1.1.1.1"); v.Allowed != (i < 2) || v.Reason != hottype.ReasonHot ||
-			v.Limit != 2 || v.Rule != "local" {
-			t.Errorf("local %d: %+v", i, v)
+	synctest.Test(t, func(t *testing.T) { // a breaker asks again after a time
+		b := broken(t, newUnreliable(failing), nil)
+		for i := range 10 {
+			// A quarter of the burst: four processes share the limit.
+			if v := b.get("/local?id=1", "1.1.1.1"); v.Allowed != (i < 2) || v.Reason != hottype.ReasonHot ||
+				v.Limit != 2 || v.Rule != "local" {
+				t.Errorf("local %d: %+v", i, v)
+			}
+			if v := b.get("/open?id=1", "1.1.1.1"); !v.Allowed || v.Reason != hottype.ReasonStore || v.Rule != "open" {
+				t.Errorf("open: %+v", v)
+			}
+			if v := b.get("/closed?id=1", "1.1.1.1"); v.Allowed || v.Reason != hottype.ReasonStore ||
+				v.RetryAfter != time.Second || v.Key != "closed?id=1" {
+				t.Errorf("closed: %+v", v)
+			}
+			b.now = b.now.Add(time.Millisecond)
 		}
-		if v := b.get("/open?id=1", "1.1.1.1"); !v.Allowed || v.Reason != hottype.ReasonStore || v.Rule != "open" {
-			t.Errorf("open: %+v", v)
+		if s := b.Stats(); s.StoreErrors != 5 || s.StoreOpened != 1 || !s.StoreOpen ||
+			s.Denied[hottype.ReasonStore] != 10 ||
+			s.Allowed[hottype.ReasonStore] != 10 {
+			t.Errorf("%+v", s)
 		}
-		if v := b.get("/closed?id=1", "1.1.1.1"); v.Allowed || v.Reason != hottype.ReasonStore ||
-			v.RetryAfter != time.Second || v.Key != "closed?id=1" {
-			t.Errorf("closed: %+v", v)
-		}
-		b.now = b.now.Add(time.Millisecond)
-	}
-	if s := b.Stats(); s.StoreErrors != 5 || s.StoreOpened != 1 || !s.StoreOpen ||
-		s.Denied[hottype.ReasonStore] != 10 ||
-		s.Allowed[hottype.ReasonStore] != 10 {
-		t.Errorf("%+v", s)
-	}
+	})
 }
 
 // A request passes if the store panics. The breaker counts a panic as a failure: after five the store is not called.
 func TestPanicsOpenTheBreaker(t *testing.T) {
 	t.Parallel()
-	b := broken(t, newUnreliable(panicking), nil)
-	b.panics = 5
-	for range 10 {
-		if v := b.get("/open?id=1", "1.1.1.1"); !v.Allowed || v.Reason != hottype.ReasonStore {
-			t.Errorf("%+v", v)
+	synctest.Test(t, func(t *testing.T) { // a breaker asks again after a time
+		b := broken(t, newUnreliable(panicking), nil)
+		b.panics = 5
+		for range 10 {
+			if v := b.get("/open?id=1", "1.1.1.1"); !v.Allowed || v.Reason != hottype.ReasonStore {
+				t.Errorf("%+v", v)
+			}
 		}
-	}
-	if s := b.Stats(); s.Panics != 5 || s.StoreOpened != 1 || s.Allowed[hottype.ReasonStore] != 5 {
-		t.Errorf("%+v", s)
-	}
+		if s := b.Stats(); s.Panics != 5 || s.StoreOpened != 1 || s.Allowed[hottype.ReasonStore] != 5 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // The share of a bucket refills at a share of the rate.

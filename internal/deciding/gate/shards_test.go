@@ -150,30 +150,34 @@ func TestOneServerOut(t *testing.T) {
 // Both servers out: each is logged by itself.
 func TestBreakers_BothServersOut(t *testing.T) {
 	t.Parallel()
-	store := newSharded()
-	b := onShards(t, store, failureRules, nil)
-	store.set("a", true)
-	store.set("b", true)
-	for i := range 100 {
-		b.get(fmt.Sprint("/open?id=", i%4), "")
-	}
-	if s := b.Stats(); s.StoreOpened != 2 || s.BreakersOpen != 2 || s.StoreErrors != 10 {
-		t.Errorf("%+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) { // a breaker asks again after a time
+		store := newSharded()
+		b := onShards(t, store, failureRules, nil)
+		store.set("a", true)
+		store.set("b", true)
+		for i := range 100 {
+			b.get(fmt.Sprint("/open?id=", i%4), "")
+		}
+		if s := b.Stats(); s.StoreOpened != 2 || s.BreakersOpen != 2 || s.StoreErrors != 10 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // While the servers of shards are unknown, or the store has one, they share a breaker.
 func TestUnknownServersAreOne(t *testing.T) {
 	t.Parallel()
-	store := newSharded()
-	store.set("", true, "", "", "", "")
-	b := onShards(t, store, failureRules, nil)
-	for i := range 100 {
-		b.get(fmt.Sprint("/open?id=", i%4), "")
-	}
-	if s := b.Stats(); s.StoreOpened != 1 || s.BreakersOpen != 1 || s.StoreErrors != 5 {
-		t.Errorf("%+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) { // a breaker asks again after a time
+		store := newSharded()
+		store.set("", true, "", "", "", "")
+		b := onShards(t, store, failureRules, nil)
+		for i := range 100 {
+			b.get(fmt.Sprint("/open?id=", i%4), "")
+		}
+		if s := b.Stats(); s.StoreOpened != 1 || s.BreakersOpen != 1 || s.StoreErrors != 5 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // A failover moves the shards of a server to another one: one call finds that out
