@@ -5,7 +5,8 @@
 --   install -m 0644 deploy/nginx/hotparam.lua /opt/hotparam/
 --   hotparam gateway nginx --config hotparam.yaml > /etc/apisix/hotparam.map.conf   # again when the rules change
 --   limiter-sidecar --config hotparam.yaml --redis.addr 127.0.0.1:6379 --statsd.addr 127.0.0.1:8127 \
---       --check.listen 127.0.0.1:8185 --check.dialect nginx --edge.listen 127.0.0.1:8186
+--       --check.listen 127.0.0.1:8185 --check.dialect nginx --check.request_id X-Request-ID \
+--       --edge.listen 127.0.0.1:8186
 --
 -- config.yaml, whose list of plugins has to name the others that you use:
 --

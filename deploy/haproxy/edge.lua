@@ -239,8 +239,9 @@ core.register_action("hotparam-ended", { "http-res" }, function(txn)
     local lines = headers[name:lower()]
     return lines and not lines[1] and lines[0] or nil
   end
-  hotparam.report(nil, var.hotparam_key, txn.f:status(), hotparam.amount(txn:get_var("txn.hotparam.ms")),
-    hotparam.amount(first("content-length")), hotparam.amount(field and first(field)))
+  local status, head = txn.f:status(), txn:get_var("txn.hotparam.method") == "HEAD"
+  hotparam.report("^", var.hotparam_key, status, hotparam.amount(txn:get_var("txn.hotparam.ms")),
+    hotparam.amount(not head and status ~= 304 and first("content-length")), hotparam.amount(field and first(field)))
 end, 0)
 
 -- hotparam-status responds with the state of the thread that answers.

@@ -61,7 +61,8 @@ local function client()
   return sub(a, 1, prefix)
 end
 
--- note keeps a decision for the next post: "+" passed, "-" was denied, "=" is for the cache.
+-- note keeps a decision for the next post: "+" passed, "~" passed and its cost follows, "-" was denied, "=" is for the
+-- cache.
 local function note(sign, k, c)
   if n < MOST then
     n = n + 1
@@ -72,10 +73,16 @@ local function note(sign, k, c)
 end
 
 local function count(k, c)
-  note("+", k, c)
-  if M.cost(k) then
-    ngx.ctx.hotparam_passed = k
+  local sign = "+"
+  if reporting and M.cost(k) then
+    sign = "~"
+    if plugin then
+      ngx.ctx.hotparam_passed = k
+    else
+      out.hotparam_passed = k -- internal redirects clear ngx.ctx
+    end
   end
+  note(sign, k, c)
   return ""
 end
 
@@ -108,8 +115,8 @@ end
 -- ask returns "ask". After questions without an answer it asks a single question, so that no other request waits if the
 -- limiter is still away.
 local function ask(t)
-  if reporting then
-    out.hotparam_reports = secret or ""
+  if reporting and secret then
+    out.hotparam_reports = secret .. "-" .. var.request_id
   end
   if doubt then
     doubt, probe_until, silent_until = false, t + PROBE, t + PROBE
@@ -252,36 +259,59 @@ function M.amount(text)
 end
 
 -- report keeps the end of a request for the next post: its status, the upstream's time in ms, the bytes of the body,
--- and the number in the field. The limiter knows the request by a number, or it passed by the key k.
-function M.report(number, k, status, ms, bytes, cost)
-  reporting = true
-  local values = table.concat({ status, ms, bytes, cost }, ",")
-  if number then
-    note("<" .. values, number, "")
+-- and the number in the field. sign is "<" for a request that the limiter knows by its number k, and for a request that
+-- passed by the key k ">" if its cost was promised, or else "^".
+function M.report(sign, k, status, ms, bytes, cost)
+  local values = sign .. table.concat({ status, ms, bytes, cost }, ",")
+  if sign == "<" then
+    note(values, k, "")
   else
-    note(">" .. values .. ",", k, client())
+    note(values .. ",", k, client())
   end
 end
 
 local flush
+local due = false -- whether a post of numbered requests is under way
+
+-- release posts soon, because a numbered request may hold a slot of requests in flight.
+local function release()
+  if not due and ngx.timer.at(0, flush) then
+    due = true
+  end
+end
+
+-- number returns the number of the request that is decided, by which the limiter knows it. A variable that no file
+-- names has another value each time.
+local function number()
+  return sub(plugin and ngx.ctx.hotparam_id or var.request_id, 1, 16)
+end
+
+-- forgotten reports that a question was given up. The limiter may still read it, and must not wait for its end.
+local function forgotten()
+  if reporting and secret then
+    M.report("<", number(), 0, "-", "-", "-")
+    release()
+  end
+end
 
 -- done reports in the log phase that a request has ended: the limiter gave it a number, or it passed without a question
 -- and its key counts by a cost.
 function M.done()
   reporting = true
-  local number = given(plugin and ngx.ctx.hotparam_report or var.verdict_report or "")
-  local k = number and "" or fields and ngx.ctx.hotparam_passed
+  local numbered = given(plugin and ngx.ctx.hotparam_report or var.verdict_report or "")
+  local k = numbered and number() or fields and given(plugin and ngx.ctx.hotparam_passed or var.hotparam_passed or "")
   if not k then
     return
   end
-  local ms, field = sum(var.upstream_header_time), M.cost(var.hotparam_key) or "-"
+  local ms = sum(var.upstream_header_time)
+  local field = M.cost(numbered and (plugin and ngx.ctx.hotparam_of or var.verdict_key or "") or k) or "-"
   if ms == "-" then
     ms = sum(var.upstream_response_time) -- the client left, or the upstream failed
   end
   local cost = field ~= "-" and M.amount(var["upstream_http_" .. field:lower():gsub("-", "_")]) or "-"
-  M.report(number, k, var.status, ms, var.body_bytes_sent, cost)
-  if number then
-    ngx.timer.at(0.01, flush) -- it may hold a slot of requests in flight
+  M.report(numbered and "<" or ">", k, var.status, ms, var.body_bytes_sent, cost)
+  if numbered then
+    release()
   end
 end
 
@@ -443,6 +473,7 @@ function M.unanswered()
     M.unreadable()
     return ngx.exit(403)
   else
+    forgotten()
     missed()
   end
   return ngx.exit(200)
@@ -455,11 +486,13 @@ local own = { host = true, connection = true, ["content-length"] = true, ["trans
 
 -- check asks about a request, with its fields, and ends it if the limiter denies it.
 local function check()
+  local id = var.request_id
+  ngx.ctx.hotparam_id = id
   local head = { "X-Original-Host: ", var.http_host or "", "\r\nX-Original-URI: ", var.request_uri,
     "\r\nX-Original-Method: ", var.request_method, "\r\nX-Real-IP: ", var.remote_addr, "\r\nX-Forwarded-Proto: ",
-    var.scheme, "\r\nX-Request-ID: ", var.request_id, "\r\n" }
+    var.scheme, "\r\nX-Request-ID: ", id, "\r\n" }
   if reporting and secret then
-    head[#head + 1] = "X-Hotparam-Reports: " .. secret .. "\r\n"
+    head[#head + 1] = "X-Hotparam-Reports: " .. secret .. "-" .. id .. "\r\n"
   end
   for name, values in pairs(ngx.req.get_headers(0)) do
     if not own[name] and not (config.token and name == "authorization") then
@@ -474,7 +507,7 @@ local function check()
   local h = ngx.header
   if status == 200 then
     h["RateLimit"], h["RateLimit-Policy"] = f["ratelimit"], f["ratelimit-policy"]
-    ngx.ctx.hotparam_report = f["x-hotparam-report"]
+    ngx.ctx.hotparam_report, ngx.ctx.hotparam_of = f["x-hotparam-report"], f["x-hotparam-key"]
   elseif status == 400 or status == 431 then
     return ngx.exit(status)
   elseif not status and f then
@@ -482,6 +515,7 @@ local function check()
     answer(UNREAD, "", "")
     return ngx.exit(ngx.status)
   elseif not status then
+    forgotten()
     return missed()
   elseif status ~= 401 and status ~= 403 then
     unanswered = unanswered + 1 -- the limiter responds that it has no verdict
@@ -640,7 +674,7 @@ local function post()
     body[i] = ss[i] .. text .. " " .. ks[i] .. "\n"
     size = size + #body[i]
   end
-  local status = feed("POST /v1/edge/counts?lost=" .. gone .. (reporting and "&costs=1" or ""), body, size)
+  local status = feed("POST /v1/edge/counts?lost=" .. gone, body, size)
   if status == 204 then
     posted = posted + decided
   else
@@ -654,8 +688,11 @@ function flush(premature)
   if n + lost == 0 or wait and not premature then
     return
   end
-  posting = true
-  local ok, err = pcall(post)
+  posting, due = true, false
+  local ok, err
+  repeat -- a worker that ends has no later timer
+    ok, err = pcall(post)
+  until not (ok and n > 0 and ngx.worker.exiting())
   posting = false
   if not ok then
     become("without counts", tostring(err))

@@ -297,43 +297,47 @@ func TestLibrary_HandsPassesOn(t *testing.T) {
 	}
 }
 
-// The end of a request is reported if the limiter gave it a number, or if its key counts by a cost. Each is posted with
-// its client or its number, and the post promises that costs follow. Other requests report nothing.
+// The end of a request is reported if the limiter gave it a number, or if it passed and its key counts by a cost. A
+// question that is given up is reported by its number. Other requests report nothing.
 func TestLibrary_ReportsEnds(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, "reports word\ncost - report\ncost X-Cost *\nk a topic?id=hot\n")
 	one := netip.AddrFrom4([4]byte{192, 0, 2, 1})
-	ended := func(values string, want string) {
+	set := func(values string) { l.do("for name, value in pairs({ %s }) do ngx.var[name] = value end", values) }
+	ended := func(values, want string) {
 		t.Helper()
-		l.do("for name, value in pairs({ %s }) do ngx.var[name] = value end posted = nil hotparam.done() flush(false)", values)
+		set(values)
+		l.do("posted = nil hotparam.done() flush(false)")
 		l.is(want, "posted")
 	}
-	pass := func(key string) {
+	decides := func(key, want string) {
 		t.Helper()
 		l.from(one, key)
-		l.do("ngx.ctx, ngx.var.verdict_report = {}, nil")
-		l.is("", "hotparam.decide()")
+		set(`hotparam_passed = "", verdict_report = "", verdict_key = "", request_id = "0123456789abcdef0123456789abcdef"`)
+		l.is(want, "hotparam.decide()")
 	}
 	const ok = `status = "200", upstream_header_time = "0.035", upstream_response_time = "0.4", body_bytes_sent = 512`
-	pass("topic?id=1")
+	decides("report?filter=full", "")
+	ended(ok, "+c0000201 report?filter=full\n") // the first request shows that ends will be reported
+	decides("topic?id=1", "")
 	ended(ok, "+c0000201 topic?id=1\n")
-	pass("report?filter=full")
-	ended(ok, "+c0000201 report?filter=full\n>200,35.000,512,-,c0000201 report?filter=full\n")
-	pass("/page?id=1")
-	ended(ok+`, upstream_http_x_cost = "2.5"`, "+c0000201 /page?id=1\n>200,35.000,512,2.500,c0000201 /page?id=1\n")
-	pass("/page?id=1")
-	ended(ok+`, upstream_http_x_cost = "no"`, "+c0000201 /page?id=1\n>200,35.000,512,-,c0000201 /page?id=1\n")
-	pass("report?filter=full") // retried, and then the client left
+	decides("report?filter=full", "")
+	ended(ok, "~c0000201 report?filter=full\n>200,35.000,512,-,c0000201 report?filter=full\n")
+	decides("/page?id=1", "")
+	ended(ok+`, upstream_http_x_cost = "2.5"`, "~c0000201 /page?id=1\n>200,35.000,512,2.500,c0000201 /page?id=1\n")
+	decides("/page?id=1", "")
+	ended(ok+`, upstream_http_x_cost = "no"`, "~c0000201 /page?id=1\n>200,35.000,512,-,c0000201 /page?id=1\n")
+	decides("report?filter=full", "") // retried, and then the client left
 	ended(`status = "499", upstream_header_time = "-, -", upstream_response_time = "0.100, 0.500"`,
-		"+c0000201 report?filter=full\n>499,600.000,512,-,c0000201 report?filter=full\n")
+		"~c0000201 report?filter=full\n>499,600.000,512,-,c0000201 report?filter=full\n")
 
-	l.from(one, "topic?id=hot")
-	l.do("ngx.ctx = {}")
-	l.is("ask", "hotparam.decide()")
-	l.is("word", "ngx.var.hotparam_reports")
-	ended(ok+`, verdict_report = "81"`, "<200,35.000,512,- 81\n")
-	l.from(one, "topic?id=hot")
-	l.do("ngx.ctx, ngx.var.verdict_report = {}, ''")
-	l.is("ask", "hotparam.decide()")
+	decides("topic?id=hot", "ask")
+	l.is("word-0123456789abcdef0123456789abcdef", "ngx.var.hotparam_reports")
+	ended(ok+`, verdict_report = "123456789abcdef", verdict_key = "/x?y=1", upstream_http_x_cost = "7"`,
+		"<200,35.000,512,7.000 0123456789abcdef\n")
+	decides("topic?id=hot", "ask")
 	ended(ok, "nil")
+	set(`upstream_header_time = "-", upstream_bytes_received = "0"`)
+	l.do("posted = nil hotparam.unanswered() flush(false)")
+	l.is("<0,-,-,- 0123456789abcdef\n", "posted")
 }

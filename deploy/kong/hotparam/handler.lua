@@ -5,7 +5,8 @@
 --   install -m 0644 deploy/nginx/hotparam.lua /usr/local/share/lua/5.1/
 --   hotparam gateway nginx --config hotparam.yaml > /etc/kong/hotparam.map.conf   # again when the rules change
 --   limiter-sidecar --config hotparam.yaml --redis.addr 127.0.0.1:6379 --statsd.addr 127.0.0.1:8127 \
---       --check.listen 127.0.0.1:8185 --check.dialect nginx --edge.listen 127.0.0.1:8186
+--       --check.listen 127.0.0.1:8185 --check.dialect nginx --check.request_id X-Request-ID \
+--       --edge.listen 127.0.0.1:8186
 --   KONG_PLUGINS=bundled,hotparam KONG_NGINX_HTTP_INCLUDE=/etc/kong/hotparam.map.conf KONG_NGINX_MAIN_PCRE_JIT=on \
 --       KONG_NGINX_PROXY_PROXY_IGNORE_CLIENT_ABORT=on kong start # the last one for limits of requests in flight
 --   curl localhost:8001/plugins -d name=hotparam

@@ -224,7 +224,7 @@ func (g *Gateways) listenSPOE(ctx context.Context, parts *pipeline.Pipeline) err
 	if err != nil {
 		return err
 	}
-	agent := spoe.New(spoe.Config{Gate: parts.Gate, Held: g.heldBy(parts), Log: g.log})
+	agent := spoe.New(spoe.Config{Gate: parts.Gate, Log: g.log})
 	g.metrics = append(g.metrics, metrics.Of(agent.Stats))
 	parts.Add(lifecycle.Sources, "spoe", func(ctx context.Context) error { return agent.Serve(ctx, ln) })
 	return nil

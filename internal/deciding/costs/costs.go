@@ -83,21 +83,6 @@ func (m *Meter) CountMean(second int64, key []byte, rule string, n int64, client
 	m.count(second, key, mean*min(n, maxCost/max(mean, 1)), n, client)
 }
 
-// CountGiven counts a request of a client whose costs the caller knows, or the mean if the cost of the rule is unknown.
-// If the client left before the response the cost is the mean at least.
-func (m *Meter) CountGiven(second int64, key []byte, rule *rules.Rule, g Given, client hottype.Client) {
-	cost, known := g.CostBy(rule.Cost)
-	if !known {
-		m.CountMean(second, key, rule.Name, 1, client)
-		return
-	}
-	if mean, hasMean := m.MeanOf(key, rule.Name); hasMean && g.Left {
-		cost = max(cost, mean)
-	}
-	m.learn(key, rule.Name, cost)
-	m.count(second, key, min(cost, maxCost), 1, client)
-}
-
 // learn adds the cost of a request to the means of its key and its rule.
 func (m *Meter) learn(key []byte, rule string, cost int64) {
 	m.means.add(key, cost)

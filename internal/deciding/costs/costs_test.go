@@ -1,6 +1,7 @@
 package costs
 
 import (
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -177,4 +178,38 @@ func TestMeans_StayBounded(t *testing.T) {
 			}
 		}
 	})
+}
+
+// perSecond holds the costs of each second.
+type perSecond map[int64]int64
+
+func (c perSecond) AddCost(_ []byte, second, cost, requests int64, _ hottype.Client) {
+	c[second] += cost
+	c[-1] += requests
+}
+
+// The time of a request counts in the seconds in which it passed, a minute at most. Of a request whose mean has counted
+// only the time beyond the mean counts.
+func TestMeter_SpreadsTimeOverItsSeconds(t *testing.T) {
+	t.Parallel()
+	r := &rules.Rule{Name: "report", Cost: hottype.CostTime}
+	counted := perSecond{}
+	m := NewMeter(counted)
+	end := func(took time.Duration, meanCounted bool) {
+		m.CountEnd(1000, []byte("k"), r, Given{Time: took}, hottype.Client{}, meanCounted)
+	}
+	end(2500*time.Millisecond, false)
+	if want := (perSecond{1000: 1e6, 999: 1e6, 998: 5e5, -1: 1}); !maps.Equal(counted, want) {
+		t.Errorf("%v, want %v", counted, want)
+	}
+	clear(counted)
+	end(3100*time.Millisecond, true)
+	if want := (perSecond{1000: 6e5, -1: 0}); !maps.Equal(counted, want) {
+		t.Errorf("beyond the mean: %v, want %v", counted, want)
+	}
+	clear(counted)
+	end(time.Hour, false)
+	if counted[1000] != 1e6 || counted[941] != 1e6 || counted[940] != 3540e6 || len(counted) != 62 {
+		t.Errorf("an hour: %v", counted)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // Given has the costs of a request that its caller knows. A cost that is not given is -1.
@@ -52,3 +53,42 @@ func costIn(header map[string][]string, field string) (cost int64, ok bool) {
 
 // thousandths converts a cost that is not negative to thousandths, at most maxCost.
 func thousandths(f float64) int64 { return int64(min(f, maxCost/1000)*1000 + 0.5) }
+
+// CountGiven counts a request that has ended and whose costs the caller knows, or the mean if the cost of the rule is
+// unknown. If the client left before the response the cost is the mean at least.
+func (m *Meter) CountGiven(second int64, key []byte, rule *rules.Rule, g Given, client hottype.Client) {
+	m.CountEnd(second, key, rule, g, client, false)
+}
+
+// maxSpread bounds the seconds over which the time of a request is counted. Windows are shorter.
+const maxSpread = 60
+
+// CountEnd counts like CountGiven, or if the mean was counted when the request began only what exceeds it. The time of
+// a request counts in the seconds in which it passed.
+func (m *Meter) CountEnd(second int64, key []byte, rule *rules.Rule, g Given, client hottype.Client, meanCounted bool) {
+	mean, hasMean := m.MeanOf(key, rule.Name)
+	cost, known := g.CostBy(rule.Cost)
+	switch {
+	case !known && !meanCounted:
+		m.CountMean(second, key, rule.Name, 1, client)
+		return
+	case !known:
+		return
+	case g.Left && hasMean:
+		cost = max(cost, mean)
+	}
+	m.learn(key, rule.Name, cost)
+	requests := int64(1)
+	if meanCounted && hasMean {
+		cost, requests = cost-mean, 0
+	}
+	cost = min(cost, maxCost)
+	if rule.Cost == hottype.CostTime {
+		const part = int64(time.Second / time.Microsecond)
+		for last := second - maxSpread; cost > part && second > last; second-- {
+			m.count(second, key, part, requests, client)
+			cost, requests = cost-part, 0
+		}
+	}
+	m.count(second, key, cost, requests, client)
+}

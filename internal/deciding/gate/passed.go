@@ -56,12 +56,12 @@ func (g *Gate) countPassed(now time.Time, r *PassedRequests) {
 	}
 }
 
-// EndPassed counts the cost of a request that a gateway let pass without asking. Such a key was cold, so that no limit
-// charges the cost.
-func (g *Gate) EndPassed(now time.Time, key []byte, client hottype.Client, given costs.Given) {
+// EndPassed counts the cost of a request that a gateway let pass without asking, or what exceeds the mean if the mean
+// was counted when it passed. Such a key was cold, so that no limit charges the cost.
+func (g *Gate) EndPassed(now time.Time, key []byte, client hottype.Client, given costs.Given, meanCounted bool) {
 	set := g.Rules()
 	if rule := set.RuleFor(hottype.Key(key).Resource()); rule != nil && rule.Cost != "" {
-		g.costs.CountGiven(now.Unix(), key, rule, given, set.IP.ClientOf(client))
+		g.costs.CountEnd(now.Unix(), key, rule, given, set.IP.ClientOf(client), meanCounted)
 	}
 }
 

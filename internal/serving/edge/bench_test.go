@@ -41,7 +41,7 @@ func BenchmarkCount(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%size == 0 {
-			feed.Count(b.Context(), posts[i/size%len(posts)], false)
+			feed.Count(b.Context(), posts[i/size%len(posts)])
 		}
 	}
 }

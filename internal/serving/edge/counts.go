@@ -30,12 +30,11 @@ const (
 )
 
 // receiveCounts receives the decisions that a gateway took without asking, one line for each request: "+" for passed,
-// "-" for denied or "=" for answered from the gateway's cache, the client, a space, and the key. A line that begins
-// with a number stands for that number of requests. The parameter lost is the number of requests that the gateway could
-// not keep. With costs=1 the gateway reports the costs of requests that passed when they have ended (endRequest).
+// "~" for passed with a cost that follows, "-" for denied or "=" for answered from the gateway's cache, the client, a
+// space, and the key. A line that begins with a number stands for that number of requests. The parameter lost is the
+// number of requests that the gateway could not keep. Other lines are about requests that have ended (endRequest).
 func (f *Feed) receiveCounts(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	if n, err := strconv.ParseUint(query.Get("lost"), 10, 32); err == nil {
+	if n, err := strconv.ParseUint(r.URL.Query().Get("lost"), 10, 32); err == nil {
 		f.lost.Add(n)
 	}
 	var body bytes.Buffer
@@ -47,27 +46,26 @@ func (f *Feed) receiveCounts(w http.ResponseWriter, r *http.Request) {
 		httplimit.WriteProblem(w, status, "The counts cannot be read: "+err.Error()+".")
 		return
 	}
-	f.Count(r.Context(), body.Bytes(), query.Get("costs") == "1")
+	f.Count(r.Context(), body.Bytes())
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Count counts the lines of a post, and charges the windows of their clients. With costsFollow the gateway reports the
-// costs of the requests that passed in lines of their own.
-func (f *Feed) Count(ctx context.Context, lines []byte, costsFollow bool) {
+// Count counts the lines of a post, and charges the windows of their clients.
+func (f *Feed) Count(ctx context.Context, lines []byte) {
 	now, set := f.cfg.Now(), f.cfg.Gate.Rules()
 	clients := map[hottype.Client]int64{}
 	for len(lines) > 0 {
 		var line []byte
 		line, lines, _ = bytes.Cut(lines, []byte("\n"))
 		text, key, ok := bytes.Cut(line, []byte(" "))
-		if ok && len(text) > 1 && (text[0] == '>' || text[0] == '<') {
+		if ok && len(text) > 1 && bytes.IndexByte([]byte("<>^"), text[0]) >= 0 {
 			if !f.endRequest(now, text, key) {
 				f.invalid.Add(1)
 			}
 			continue
 		}
 		text, n, counted := readRequestCount(text)
-		if !ok || !counted || len(text) < 2 || !bytes.ContainsRune([]byte("+-="), rune(text[0])) ||
+		if !ok || !counted || len(text) < 2 || !bytes.ContainsRune([]byte("+-=~"), rune(text[0])) ||
 			len(key) > 0 && canon.Check(hottype.Key(key)) != nil {
 			f.invalid.Add(1)
 			continue
@@ -83,7 +81,7 @@ func (f *Feed) Count(ctx context.Context, lines []byte, costsFollow bool) {
 			client = hottype.Client{}
 		}
 		f.cfg.Gate.Passed(now, gate.PassedRequests{Key: key, Client: client, N: n, Allowed: passed,
-			Cached: text[0] == '=', CostFollows: costsFollow})
+			Cached: text[0] == '=', CostFollows: text[0] == '~'})
 		f.counted.Add(uint64(n))
 		if passed && !client.IsZero() && len(clients) < maxEntries {
 			clients[client] += n

@@ -25,9 +25,10 @@ type Ends interface {
 	End(number uint64, e held.End) bool
 }
 
-// endRequest reads the line of a gateway about a request that has ended, and reports whether the line is sound: ">" if
-// the gateway let the request pass without asking, and after the costs its client and its key; "<" if the limiter gave
-// it a number, which comes in place of the key.
+// endRequest reads the line of a gateway about a request that has ended, and reports whether the line is sound. A line
+// with ">" or "^" is about a request that the gateway let pass without asking, and has its client and its key after the
+// costs: "^" if the mean was counted when it passed ("+"), ">" if nothing was ("~"). A line with "<" is about a request
+// that has a number, which comes in place of the key.
 func (f *Feed) endRequest(now time.Time, text, key []byte) bool {
 	fields := bytes.SplitN(text[1:], []byte(","), 5)
 	if len(fields) < 4 {
@@ -49,7 +50,7 @@ func (f *Feed) endRequest(now time.Time, text, key []byte) bool {
 	}
 	given.Cost, given.Left = cost, status == statusLeft
 	if text[0] == '<' {
-		number, err := strconv.ParseUint(string(key), 10, 64)
+		number, err := strconv.ParseUint(string(key), 16, 64)
 		if err == nil && f.cfg.Ends != nil {
 			f.cfg.Ends.End(number, held.End{Status: status, Given: given})
 		}
@@ -65,7 +66,7 @@ func (f *Feed) endRequest(now time.Time, text, key []byte) bool {
 	if isTrustedProxy(f.cfg.Gate.Rules(), client) {
 		client = hottype.Client{}
 	}
-	f.cfg.Gate.EndPassed(now, key, client, given)
+	f.cfg.Gate.EndPassed(now, key, client, given, text[0] == '^')
 	return true
 }
 

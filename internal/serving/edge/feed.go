@@ -19,7 +19,7 @@ import (
 // Gate decides about the requests that a gateway sends. *gate.Gate is one.
 type Gate interface {
 	Passed(now time.Time, r gate.PassedRequests)
-	EndPassed(now time.Time, key []byte, client hottype.Client, given costs.Given)
+	EndPassed(now time.Time, key []byte, client hottype.Client, given costs.Given, meanCounted bool)
 	ChargeClient(ctx context.Context, now time.Time, client hottype.Client, n int64) hottype.Verdict
 	Rules() *rules.Set
 	// Changes returns a number that every change of rules or overrides increases, and Overrides also the overrides.

@@ -285,7 +285,7 @@ func TestCount_CostsOneCallPerLine(t *testing.T) {
 	s := newSite(t, feedRules)
 	p := &passes{Gate: s.gate}
 	edge.NewFeed(edge.Config{Gate: p, Hot: s.hot, Now: func() time.Time { return s.now }}).Count(t.Context(),
-		[]byte(strings.Repeat("1000+c0000201 topic?id=1\n", 40)+strings.Repeat("1000-c0000201 topic?id=1\n", 2)), false)
+		[]byte(strings.Repeat("1000+c0000201 topic?id=1\n", 40)+strings.Repeat("1000-c0000201 topic?id=1\n", 2)))
 	st := s.gate.Stats()
 	if p.calls != 42 || p.requests != 42_000 || s.count["topic?id=1 192.0.2.1"] != 42_000 ||
 		st.Allowed[hottype.ReasonCold] != 40_000 || st.Denied[hottype.ReasonHot] != 2_000 {
@@ -353,5 +353,5 @@ func TestFeed_CountsPollsWithOtherRules(t *testing.T) {
 func FuzzCounts(f *testing.F) {
 	f.Add([]byte("+c0000201 topic?id=1\n-20010db800000001 \n16=c0000201 topic?id=1\n"))
 	f.Add([]byte(">200,35.2,512,-,c0000201 report?filter=a\n<200,-,-,1 7\n"))
-	f.Fuzz(func(t *testing.T, lines []byte) { newSite(t, costRules).feed.Count(t.Context(), lines, true) })
+	f.Fuzz(func(t *testing.T, lines []byte) { newSite(t, costRules).feed.Count(t.Context(), lines) })
 }

@@ -101,8 +101,8 @@ func (d *descriptor) unmarshal(b []byte) error {
 			}
 			var e entry
 			err := decodePair(text, &e.key, &e.value)
-			if e.key == keyReports { // no limit and no rule sees it
-				d.reports = e.value == valueReports
+			if e == (entry{keyReports, valueReports}) { // no limit and no rule sees it
+				d.reports = true
 				return err
 			}
 			d.entries = append(d.entries, e)

@@ -21,7 +21,7 @@ const (
 )
 
 // endOf returns the number and the cost in a descriptor that reports the end of a request, and whether it does. Envoy
-// leaves out a descriptor whose hits it does not know, because the client left before the response. It sends no hits
+// leaves out a descriptor whose hits it does not know, because the upstream did not begin a response. It sends no hits
 // where it does not support them, and where they are 0.
 func endOf(d *descriptor) (number uint64, given costs.Given, ok bool) {
 	given = costs.NothingGiven

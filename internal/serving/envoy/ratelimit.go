@@ -40,16 +40,22 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 			continue
 		}
 		if !v.Allowed {
-			if report != 0 {
-				s.cfg.Held.End(report, held.End{Status: -1, Given: costs.NothingGiven})
-			}
+			s.endUnreported(report)
 			break
 		}
 		if !httplimit.Wait(ctx, v) {
+			s.endUnreported(report)
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
 	}
 	return s.rateLimitResponse(verdicts, report), nil
+}
+
+// endUnreported ends a request that does not pass, so that Envoy does not report its end. report is its number or 0.
+func (s *Server) endUnreported(report uint64) {
+	if report != 0 {
+		s.cfg.Held.End(report, held.End{Status: -1, Given: costs.NothingGiven})
+	}
 }
 
 // decideDescriptor decides about descriptor i, which has a limit of its own or stands for a request. It returns nil if

@@ -136,7 +136,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	setVerdict(w.Header(), &v)
 	if one.report != 0 {
-		w.Header()[fieldReport] = []string{strconv.FormatUint(one.report, 10)}
+		w.Header()[fieldReport] = []string{strconv.FormatUint(one.report, 16)}
 	}
 	if !v.Allowed {
 		denied := httplimit.Denied{Method: req.Method, Accept: r.Header["Accept"], TLS: h.clientUsesTLS(r)}

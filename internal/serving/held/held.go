@@ -1,5 +1,6 @@
 // Package held keeps requests that a gateway was allowed to let pass, until the gateway reports that they have ended.
-// Until then a request holds its slots of requests in flight, and its cost is measured.
+// Until then a request holds its slots of requests in flight. Its cost is what the gateway reports, or the mean: how
+// long a client took to send a request is nobody's cost.
 package held
 
 import (
@@ -8,6 +9,8 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"encoding/hex"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +27,9 @@ const (
 	// holdFor is the time for which a request without a lease is kept. A gateway that does not report by then has
 	// failed.
 	holdFor = 30 * time.Second
+	// rememberEnds is the time for which ends without a request are remembered, and maxEnded bounds their number.
+	rememberEnds = 10 * time.Second
+	maxEnded     = 1 << 14
 	// progressEvery is the interval at which the cost of a request that goes on is counted.
 	progressEvery = time.Second
 )
@@ -42,18 +48,20 @@ type Requests struct {
 	gate   Gate
 	secret string
 
-	mu   sync.Mutex
-	by   map[uint64]*request // by number
-	last uint64              // number of the last request that DecideReported has kept
+	mu         sync.Mutex          // guards the fields below
+	by         map[uint64]*request // by number
+	ended      map[uint64]bool     // numbers of ends without a request
+	endedSince time.Time           // of the first of them
 
-	expired, unknown atomic.Uint64
+	last             atomic.Uint64 // number of the last request that DecideReported has numbered
+	expired, refused atomic.Uint64
 }
 
 // Stats are the counters of Requests since they were built.
 type Stats struct {
 	Held    int64  `metric:"hotparam_held_requests" help:"Requests of gateways that report their ends, and have not done so yet."`
 	Expired uint64 `metric:"hotparam_held_expired_total" help:"Requests whose gateway did not report their end in time; their cost is the mean at least."`
-	Unknown uint64 `metric:"hotparam_held_unknown_total" help:"Reports of requests that are not held: they came too late, twice, or to another limiter."`
+	Refused uint64 `metric:"hotparam_held_refused_total" help:"Promises to report an end that are not of this process: of a client, or of a gateway whose feed is another limiter's."`
 }
 
 // Duties are what a caller owes for an allowed request when it has ended. Each may be nil.
@@ -81,8 +89,9 @@ type End struct {
 func New(gate Gate) *Requests {
 	b := make([]byte, 24)
 	_, _ = rand.Read(b) // never fails
-	return &Requests{gate: gate, secret: hex.EncodeToString(b[8:]),
-		last: binary.LittleEndian.Uint64(b) >> 2}
+	r := &Requests{gate: gate, secret: hex.EncodeToString(b[8:])}
+	r.last.Store(binary.LittleEndian.Uint64(b) >> 2)
+	return r
 }
 
 // Secret returns the word by which a gateway promises to report the end of a request. Clients do not know it.
@@ -92,31 +101,36 @@ func (r *Requests) Secret() string { return r.secret }
 func (r *Requests) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Stats{Held: int64(len(r.by)), Expired: r.expired.Load(), Unknown: r.unknown.Load()}
+	return Stats{Held: int64(len(r.by)), Expired: r.expired.Load(), Refused: r.refused.Load()}
 }
 
-// Decide decides about a request of a gateway, which promises to report its end if promise is the secret. The number
-// for the report is 0 if there is nothing to report.
+// Decide decides about a request of a gateway, which promises to report its end if promise is the secret, a hyphen, and
+// a number of the gateway's in hexadecimal digits. The number for the report is 0 if there is nothing to report.
 func (r *Requests) Decide(ctx context.Context, now time.Time, req *hottype.Request,
 	promise string) (v hottype.Verdict, number uint64) {
-	if subtle.ConstantTimeCompare([]byte(promise), []byte(r.secret)) == 0 {
+	secret, digits, _ := strings.Cut(promise, "-")
+	number, err := strconv.ParseUint(digits[:min(len(digits), 16)], 16, 64)
+	if err != nil || number == 0 || subtle.ConstantTimeCompare([]byte(secret), []byte(r.secret)) == 0 {
+		r.refused.Add(1)
 		return r.gate.DecideForGateway(ctx, now, req), 0
 	}
-	return r.DecideReported(ctx, now, req)
+	r.drop(number) // a gateway that asks again about a request gives up its first answer
+	return r.begin(ctx, now, req, number)
 }
 
-// DecideReported decides about a request whose end its gateway reports.
+// DecideReported decides about a request whose end its gateway reports by the number that it is given.
 func (r *Requests) DecideReported(ctx context.Context, now time.Time,
 	req *hottype.Request) (_ hottype.Verdict, number uint64) {
+	return r.begin(ctx, now, req, r.last.Add(1))
+}
+
+func (r *Requests) begin(ctx context.Context, now time.Time, req *hottype.Request,
+	number uint64) (hottype.Verdict, uint64) {
 	v := r.gate.BeginForGateway(ctx, now, req)
 	d := Duties{v.Reports.Work(), v.Lease, v.Reports.Refund()}
 	if d == (Duties{}) {
 		return v.Verdict, 0
 	}
-	r.mu.Lock()
-	r.last++
-	number = r.last
-	r.mu.Unlock()
 	r.Hold(number, v.Lease, d)
 	return v.Verdict, number
 }
@@ -124,63 +138,101 @@ func (r *Requests) DecideReported(ctx context.Context, now time.Time,
 // Hold keeps the duties of a request until End, or until its lease, which may be nil, is over.
 func (r *Requests) Hold(number uint64, lease *verdict.Lease, d Duties) {
 	now, lasts := time.Now(), time.Duration(holdFor)
-	if lease != nil {
+	if lease != nil && len(lease.Slots) > 0 {
+		lasts = lease.Slots[0].TTL
 		for _, slot := range lease.Slots {
 			lasts = min(lasts, slot.TTL)
 		}
 	}
+	one := &request{Duties: d, until: now.Add(lasts)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.by) >= maxHeld {
-		if d.Work != nil {
-			d.Work.End(now, -1, false)
-		}
+	_, ended := r.ended[number]
+	if ended || len(r.by) >= maxHeld {
+		r.endLater(one)
 		return
 	}
-	if d.Work != nil {
-		d.Work.Begin(now)
-	}
-	one := &request{Duties: d, until: now.Add(lasts)}
-	one.timer = time.AfterFunc(progressEvery, func() { r.countProgress(number, one) })
 	if r.by == nil {
 		r.by = map[uint64]*request{}
 	}
+	one.timer = time.AfterFunc(min(lasts, progressEvery), func() { r.countProgress(number, one) })
 	r.by[number] = one
 }
 
-// countProgress counts the cost of a request so far, or the mean if its gateway has not reported in time.
+// endLater ends a request without its gateway, outside of the lock.
+func (r *Requests) endLater(one *request) {
+	go r.finish(one, End{Status: -1, Given: costs.NothingGiven})
+}
+
+// countProgress counts the cost of a request so far, or ends it if its gateway has not reported in time. Its lease has
+// ended by itself.
 func (r *Requests) countProgress(number uint64, one *request) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.by[number] != one {
-		return
-	}
 	now := time.Now()
-	if now.Before(one.until) {
+	isHeld, isOver := r.by[number] == one, !now.Before(one.until)
+	if isHeld && isOver {
+		delete(r.by, number)
+	}
+	r.mu.Unlock()
+	switch {
+	case !isHeld:
+	case isOver:
+		r.expired.Add(1)
+		given := costs.NothingGiven
+		given.Left = true
+		r.finish(one, End{Status: -1, Given: given})
+	default:
 		if one.Work != nil {
 			one.Work.Progress(now, 0)
 		}
-		one.timer.Reset(progressEvery)
-		return
-	}
-	delete(r.by, number)
-	r.expired.Add(1)
-	if one.Work != nil {
-		one.Work.End(now, -1, true)
+		one.timer.Reset(min(one.until.Sub(now), progressEvery))
 	}
 }
 
-// End ends a request, and reports whether it was kept.
+// End ends a request, and reports whether it was kept. An end that comes before its decision, because the gateway did
+// not wait for the answer, ends the request as soon as it is decided.
 func (r *Requests) End(number uint64, e End) bool {
 	r.mu.Lock()
 	one := r.by[number]
 	delete(r.by, number)
+	if one == nil {
+		r.rememberEnd(number)
+	}
 	r.mu.Unlock()
 	if one == nil {
-		r.unknown.Add(1)
 		return false
 	}
 	one.timer.Stop()
+	r.finish(one, e)
+	return true
+}
+
+// rememberEnd remembers the number of a request that is not kept. It requires the lock.
+func (r *Requests) rememberEnd(number uint64) {
+	now := time.Now()
+	if len(r.ended) >= maxEnded || now.Sub(r.endedSince) > rememberEnds {
+		r.ended, r.endedSince = nil, now
+	}
+	if r.ended == nil {
+		r.ended = map[uint64]bool{}
+	}
+	r.ended[number] = true
+}
+
+// drop ends a request without its cost, which is the mean.
+func (r *Requests) drop(number uint64) {
+	r.mu.Lock()
+	one := r.by[number]
+	delete(r.by, number)
+	r.mu.Unlock()
+	if one != nil {
+		one.timer.Stop()
+		r.finish(one, End{Status: -1, Given: costs.NothingGiven})
+	}
+}
+
+// finish does what is owed for a request.
+func (r *Requests) finish(one *request, e End) {
 	now := time.Now()
 	if one.Work != nil {
 		one.Work.Give(e.Given)
@@ -192,5 +244,4 @@ func (r *Requests) End(number uint64, e End) bool {
 	if one.Refund != nil {
 		r.gate.Refund(now, one.Refund, e.Status)
 	}
-	return true
 }

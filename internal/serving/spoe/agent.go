@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/serving/held"
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
@@ -37,8 +36,6 @@ type Gate interface {
 type Config struct {
 	// Gate is required.
 	Gate Gate
-	// Held keeps requests whose ends HAProxy reports; nil means that HAProxy reports none.
-	Held *held.Requests
 	// Log receives peers that do not speak the protocol; nil discards them.
 	Log *slog.Logger
 }
@@ -46,7 +43,6 @@ type Config struct {
 // Agent answers HAProxy. Any number of goroutines may use it; [Agent.Serve] runs once.
 type Agent struct {
 	gate Gate
-	held *held.Requests
 	log  *slog.Logger
 
 	connections                               sync.WaitGroup
@@ -66,7 +62,7 @@ func New(cfg Config) *Agent {
 	if cfg.Gate == nil {
 		panic("spoe: New: no gate")
 	}
-	return &Agent{log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), gate: cfg.Gate, held: cfg.Held}
+	return &Agent{log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), gate: cfg.Gate}
 }
 
 func (a *Agent) Stats() Stats {
@@ -225,7 +221,7 @@ func (c *connection) answerNotify(ctx context.Context, f frame) error {
 			c.agent.decideCheck(ctx, &n, &checks[i])
 		}
 		var b []byte
-		if n.decided {
+		if len(checks) > 0 {
 			b = n.appendActions(nil, c.mostFrame-frameHead)
 		}
 		c.writeFrame(frameAck, f.stream, f.id, b)
