@@ -80,7 +80,7 @@ func (r *releases) writeToken(v *verdict.Verdict) string {
 	number := r.number.Add(1)
 	if w := v.Reports.Work(); w != nil {
 		w.Begin(time.Now())
-		r.works.Hold(number, v.Lease, held.Duties{Work: w})
+		r.works.Hold(number, v.Lease, held.Duties{Work: w, Measured: true})
 	}
 	text, err := json.Marshal(releaseToken{v.Lease, v.Reports.Refund(), r.issuer, number})
 	if err != nil {

@@ -69,6 +69,8 @@ type Duties struct {
 	Work   *costs.Work     // whose end is reported
 	Lease  *verdict.Lease  // which is released
 	Refund *verdict.Refund // which the status of the response selects
+	// Measured is true if the work has begun, so that its cost counts each second while the request is held.
+	Measured bool
 }
 
 // request is one request that is kept.
@@ -127,7 +129,7 @@ func (r *Requests) DecideReported(ctx context.Context, now time.Time,
 func (r *Requests) begin(ctx context.Context, now time.Time, req *hottype.Request,
 	number uint64) (hottype.Verdict, uint64) {
 	v := r.gate.BeginForGateway(ctx, now, req)
-	d := Duties{v.Reports.Work(), v.Lease, v.Reports.Refund()}
+	d := Duties{Work: v.Reports.Work(), Lease: v.Lease, Refund: v.Reports.Refund()}
 	if d == (Duties{}) {
 		return v.Verdict, 0
 	}
@@ -155,7 +157,11 @@ func (r *Requests) Hold(number uint64, lease *verdict.Lease, d Duties) {
 	if r.by == nil {
 		r.by = map[uint64]*request{}
 	}
-	one.timer = time.AfterFunc(min(lasts, progressEvery), func() { r.countProgress(number, one) })
+	first := lasts
+	if d.Measured {
+		first = min(lasts, progressEvery)
+	}
+	one.timer = time.AfterFunc(first, func() { r.countProgress(number, one) })
 	r.by[number] = one
 }
 
@@ -182,9 +188,7 @@ func (r *Requests) countProgress(number uint64, one *request) {
 		given.Left = true
 		r.finish(one, End{Status: -1, Given: given})
 	default:
-		if one.Work != nil {
-			one.Work.Progress(now, 0)
-		}
+		one.Work.Progress(now, 0)
 		one.timer.Reset(min(one.until.Sub(now), progressEvery))
 	}
 }

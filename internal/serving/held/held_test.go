@@ -2,6 +2,7 @@ package held
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,13 +17,13 @@ import (
 )
 
 // countedCosts adds up costs.
-type countedCosts struct{ cost, requests int64 }
+type countedCosts struct{ cost, requests atomic.Int64 }
 
 func (c *countedCosts) AddFrom([]byte, int64, int64, hottype.Client) {}
 
 func (c *countedCosts) AddCost(_ []byte, _, cost, requests int64, _ hottype.Client) {
-	c.cost += cost
-	c.requests += requests
+	c.cost.Add(cost)
+	c.requests.Add(requests)
 }
 
 const reportRules = `
@@ -75,8 +76,8 @@ func TestRequests_HoldSlotUntilEnd(t *testing.T) {
 			r.End(number+1, End{}) {
 			t.Error("a request ends once")
 		}
-		if st := r.Stats(); counted.cost != 250_000 || counted.requests != 1 || st.Held != 0 {
-			t.Errorf("%+v counted, %+v", *counted, st)
+		if st := r.Stats(); counted.cost.Load() != 250_000 || counted.requests.Load() != 1 || st.Held != 0 {
+			t.Errorf("%d µs of %d requests counted, %+v", counted.cost.Load(), counted.requests.Load(), st)
 		}
 		if v, _ := r.Decide(t.Context(), time.Now(), full(), promise(r, &next)); !v.Allowed {
 			t.Errorf("after the end: %+v", v)
@@ -117,13 +118,13 @@ func TestRequests_EndWithTheirLeases(t *testing.T) {
 		_, number = r.Decide(t.Context(), time.Now(), full(), promise(r, &next))
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if st := r.Stats(); st.Held != 1 || counted.cost != 20_000 {
-			t.Errorf("%+v, %d µs counted", st, counted.cost)
+		if st := r.Stats(); st.Held != 1 || counted.cost.Load() != 20_000 {
+			t.Errorf("%+v, %d µs counted", st, counted.cost.Load())
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if st := r.Stats(); st.Held != 0 || st.Expired != 1 || r.End(number, End{}) || counted.cost != 40_000 {
-			t.Errorf("after the lease: %+v, %d µs counted", st, counted.cost)
+		if st := r.Stats(); st.Held != 0 || st.Expired != 1 || r.End(number, End{}) || counted.cost.Load() != 40_000 {
+			t.Errorf("after the lease: %+v, %d µs counted", st, counted.cost.Load())
 		}
 		if v, _ := r.Decide(t.Context(), time.Now(), full(), promise(r, &next)); !v.Allowed {
 			t.Errorf("after the lease: %+v", v)
