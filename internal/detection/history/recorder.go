@@ -88,6 +88,9 @@ func (r *Recorder) End() *Minute {
 	return &m
 }
 
+// Present returns the keys of the current minute so far, the heaviest of each cost.
+func (r *Recorder) Present() []KeyMinute { return r.heaviest() }
+
 // heaviest returns the keys that the minute keeps.
 func (r *Recorder) heaviest() []KeyMinute {
 	all := make([]KeyMinute, 0, len(r.keys))

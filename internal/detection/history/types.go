@@ -106,9 +106,10 @@ type Heatmap struct {
 	Step int64     `json:"step"` // seconds of a cell
 	// Keys are the keys of each cost with the greatest peaks, the greatest first.
 	Keys []HeatmapKey `json:"keys"`
-	// Events are the events of the time; of a long time only the acts of people.
+	// Events are the events of the time, oldest first; of a long time only the acts of people. Of too many they are the
+	// newest.
 	Events    []Event `json:"events"`
-	Truncated bool    `json:"truncated"` // there were more events
+	Truncated bool    `json:"truncated"` // there were older events
 }
 
 // HeatmapKey is one key and the cells in which it was seen, oldest first.

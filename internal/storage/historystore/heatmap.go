@@ -3,6 +3,7 @@ package historystore
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -11,8 +12,8 @@ import (
 
 const heatmapEvents = 1000
 
-// Heatmap returns when the heaviest keys of a time were requested. For times longer than a few hours it reads the sums
-// of hours as far as possible.
+// Heatmap returns when the heaviest keys of a time were requested, up to the minute under way. For times longer than a
+// few hours it reads the sums of hours as far as possible. Of too many events it returns the newest.
 func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
 	a, err := s.waitForArchive(ctx)
 	if err != nil {
@@ -20,25 +21,28 @@ func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.H
 	}
 	m := &history.Heatmap{From: q.From, To: q.To, Step: int64(q.Step / time.Second), Keys: []history.HeatmapKey{},
 		Events: []history.Event{}}
+	s.mu.Lock()
+	present := s.recorder.Present()
+	s.mu.Unlock()
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	if err := a.readHeatmap(ctx, &q, m); err != nil {
+	if err := a.readHeatmap(ctx, &q, present, m); err != nil {
 		return nil, s.wrapReadError(err)
 	}
-	answer := &history.Answer{}
 	prefix := ""
 	if q.Step >= 10*time.Minute {
 		prefix = "override" // the cells show which keys became hot
 	}
 	all := history.Query{From: q.From, To: q.To, Limit: heatmapEvents}
-	if m.Events, err = a.readEvents(ctx, &all, answer, prefix); err != nil {
+	if m.Events, m.Truncated, err = a.readNewestEvents(ctx, &all, prefix); err != nil {
 		return nil, s.wrapReadError(err)
 	}
-	m.Truncated = answer.Truncated
 	return m, nil
 }
 
-func (a *archive) readHeatmap(ctx context.Context, q *history.HeatmapQuery, m *history.Heatmap) error {
+// readHeatmap reads the cells of the heaviest keys. present is the minute under way, which no file has.
+func (a *archive) readHeatmap(ctx context.Context, q *history.HeatmapQuery, present []history.KeyMinute,
+	m *history.Heatmap) error {
 	top, cells := minutesKind, minutesKind
 	if q.To.Sub(q.From) > 6*time.Hour {
 		top = hoursKind
@@ -64,6 +68,13 @@ func (a *archive) readHeatmap(ctx context.Context, q *history.HeatmapQuery, m *h
 	}); err != nil {
 		return err
 	}
+	present = slices.DeleteFunc(present, func(k history.KeyMinute) bool {
+		return k.Minute.Before(q.From.Truncate(time.Hour)) || !k.Minute.Before(q.To)
+	})
+	for i := range present {
+		id := history.ID{Key: present[i].Key, Cost: present[i].Cost}
+		peaks[id] = max(peaks[id], present[i].Peak)
+	}
 	heaviest := history.HeaviestIDs(peaks, q.Keys)
 	found := map[history.ID]*history.HeatmapKey{}
 	for _, id := range heaviest {
@@ -76,6 +87,11 @@ func (a *archive) readHeatmap(ctx context.Context, q *history.HeatmapQuery, m *h
 		}
 	}); err != nil {
 		return err
+	}
+	for i := range present {
+		if k := found[history.ID{Key: present[i].Key, Cost: present[i].Cost}]; k != nil && !present[i].Minute.Before(q.From) {
+			k.Add((present[i].Minute.Unix()-from)/step, &present[i])
+		}
 	}
 	for _, id := range heaviest {
 		if k := found[id]; len(k.Cells) > 0 {

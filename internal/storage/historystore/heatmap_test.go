@@ -75,6 +75,36 @@ func TestStore_HeatmapSumsMinutesAndHours(t *testing.T) {
 	}
 }
 
+// A page that refreshes itself shows the seconds of the minute under way, and of too many events the newest.
+func TestStore_HeatmapEndsWithThePresent(t *testing.T) {
+	t.Parallel()
+	s, _ := runStore(t, Config{Dir: t.TempDir()})
+	recordOneKey(s, noon, "topic?id=1", history.Cold, 10, 0)
+	s.Second(&history.Second{At: noon.Add(time.Minute), Keys: []history.KeySecond{
+		{Key: "topic?id=2", Rule: "topic", State: history.Hot, Rate: 90, Denied: 7}}})
+	more := 5
+	for i := range heatmapEvents + more {
+		s.Event(history.Event{At: noon.Add(time.Duration(i) * time.Second), Kind: "cooled", Key: "topic?id=1"})
+		if i%500 == 499 { // fewer than may wait for the disk
+			awaitWritten(t, s, uint64(i))
+		}
+	}
+	awaitWritten(t, s, 1+heatmapEvents+uint64(more))
+	m := heatmap(t, s, noon, noon.Add(time.Hour), time.Minute, 10)
+	want := []history.HeatmapKey{
+		{Key: "topic?id=2", Rule: "topic", Cells: []history.Cell{{At: 1, State: history.Hot, Peak: 90, Denied: 7}}},
+		{Key: "topic?id=1", Rule: "topic", Cells: []history.Cell{{At: 0, State: history.Cold, Peak: 10}}}}
+	if diff := cmp.Diff(want, m.Keys); diff != "" {
+		t.Error(diff)
+	}
+	if !m.Truncated || len(m.Events) != heatmapEvents || !m.Events[0].At.Equal(noon.Add(5*time.Second)) {
+		t.Errorf("%d events, the first of %v, truncated %v", len(m.Events), m.Events[0].At, m.Truncated)
+	}
+	if m := heatmap(t, s, noon, noon.Add(time.Minute), time.Minute, 10); len(m.Keys) != 1 {
+		t.Errorf("a time that ended before has %+v", m.Keys)
+	}
+}
+
 // Strangers may request other keys every minute; only the heaviest keys of an hour are kept.
 func TestStore_BoundsKeysOfAnHour(t *testing.T) {
 	t.Parallel()

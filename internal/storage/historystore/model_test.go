@@ -99,10 +99,14 @@ func (m *memory) minutesBetween(from, to time.Time) (list []history.Minute) {
 	return list
 }
 
-// Heatmap returns the cells of the heaviest keys of a time, by their peaks.
+// Heatmap returns the cells of the heaviest keys of a time, by their peaks, and the newest events.
 func (m *memory) Heatmap(q history.HeatmapQuery) *history.Heatmap {
 	byKey, peaks := map[history.ID]*history.HeatmapKey{}, map[history.ID]float64{}
-	for _, one := range m.minutes {
+	minutes := slices.Clone(m.minutes)
+	if present := m.recorder.Present(); len(present) > 0 {
+		minutes = append(minutes, history.Minute{Total: history.Total{Minute: present[0].Minute}, Keys: present})
+	}
+	for _, one := range minutes {
 		at := one.Total.Minute
 		if at.Before(q.From.Truncate(time.Hour)) || !at.Before(q.To) {
 			continue
@@ -131,10 +135,10 @@ func (m *memory) Heatmap(q history.HeatmapQuery) *history.Heatmap {
 		if e.At.Before(q.From) || !e.At.Before(q.To) || q.Step >= 10*time.Minute && !byPeople {
 			continue
 		}
-		if h.Truncated = len(h.Events) == heatmapEvents; h.Truncated {
-			break
-		}
 		h.Events = append(h.Events, e)
+	}
+	if more := len(h.Events) - heatmapEvents; more > 0 {
+		h.Events, h.Truncated = h.Events[more:], true
 	}
 	return h
 }

@@ -28,7 +28,7 @@ func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, err
 		err = a.readSpans(ctx, &q, answer)
 	}
 	if err == nil {
-		answer.Events, err = a.readEvents(ctx, &q, answer, "")
+		answer.Events, err = a.readEvents(ctx, &q, answer)
 	}
 	return answer, s.wrapReadError(err)
 }
@@ -201,33 +201,58 @@ func (a *archive) readSpans(ctx context.Context, q *history.Query, answer *histo
 	return nil
 }
 
-// readEvents finds the events of a query whose kind has a prefix.
-func (a *archive) readEvents(ctx context.Context, q *history.Query, answer *history.Answer, prefix string) (
-	[]history.Event, error) {
+// readEvents finds the events of a query, the oldest if they are too many.
+func (a *archive) readEvents(ctx context.Context, q *history.Query, answer *history.Answer) ([]history.Event, error) {
 	found := []history.Event{}
-	from, to := q.From.UnixMilli(), q.To.UnixMilli()
 	for _, hour := range a.hoursBetween(eventsKind, q.From.Unix(), q.To.Unix()+1) {
 		if len(found) > q.Limit {
 			break
 		}
-		records, err := a.readRecords(hour)
-		if err = cmp.Or(err, ctx.Err()); err != nil {
+		events, err := a.eventsOf(ctx, hour, q, "")
+		if err != nil {
 			return nil, err
 		}
-		slices.SortStableFunc(records, func(a, b record) int { return a.At.Compare(b.At) })
-		for _, r := range records {
-			at := r.At.UnixMilli()
-			if r.Kind == "" || at < from || at >= to || q.Key != "" && r.Key != string(q.Key) ||
-				!strings.HasPrefix(r.Kind, prefix) {
-				continue
-			}
-			r.Span = nil
-			if found = append(found, r.Event); len(found) > q.Limit {
-				break
-			}
-		}
+		found = append(found, events...)
 	}
 	return boundList(answer, found, q.Limit), nil
+}
+
+// readNewestEvents finds the events of a query whose kind has a prefix, the newest if they are too many, and reports
+// whether there are older ones.
+func (a *archive) readNewestEvents(ctx context.Context, q *history.Query, prefix string) ([]history.Event, bool, error) {
+	found := []history.Event{}
+	for _, hour := range slices.Backward(a.hoursBetween(eventsKind, q.From.Unix(), q.To.Unix()+1)) {
+		if len(found) > q.Limit {
+			break
+		}
+		events, err := a.eventsOf(ctx, hour, q, prefix)
+		if err != nil {
+			return nil, false, err
+		}
+		found = append(events, found...)
+	}
+	more := max(0, len(found)-q.Limit)
+	return found[more:], more > 0, nil
+}
+
+// eventsOf returns the events of an hour that a query selects and whose kind has a prefix, oldest first.
+func (a *archive) eventsOf(ctx context.Context, hour int64, q *history.Query, prefix string) ([]history.Event, error) {
+	records, err := a.readRecords(hour)
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(records, func(a, b record) int { return a.At.Compare(b.At) })
+	found, from, to := []history.Event{}, q.From.UnixMilli(), q.To.UnixMilli()
+	for _, r := range records {
+		at := r.At.UnixMilli()
+		if r.Kind == "" || at < from || at >= to || q.Key != "" && r.Key != string(q.Key) ||
+			!strings.HasPrefix(r.Kind, prefix) {
+			continue
+		}
+		r.Span = nil
+		found = append(found, r.Event)
+	}
+	return found, nil
 }
 
 // eachRow calls each for the rows of an hour at or after second from and before second to, in the order of their times.
