@@ -122,7 +122,7 @@ func TestPage_ShowsUnitsOfCosts(t *testing.T) {
 		const canvas = document.querySelector("#heatmap");
 		const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
 		copy.drawImage(canvas, 0, 0);
-		const at = (row) => copy.getImageData(4, (16 + 24 * row + 12) * devicePixelRatio, 1, 1).data.join();
+		const at = (row) => copy.getImageData(4, (26 + 24 * row + 12) * devicePixelRatio, 1, 1).data.join();
 		return [0, 1].map((row) => Number(at(row) === at(0)));
 	})()`))
 	if err != nil || len(alphas) != 2 || alphas[1] != 1 {

@@ -265,6 +265,8 @@ type Change struct {
 	// Author and Override are set for changes of overrides. For a removed override, Override is its last state.
 	Author   string          `json:"author,omitempty"`
 	Override *rules.Override `json:"override,omitempty"`
+	// Gone is true if an undo removed the override.
+	Gone bool `json:"gone,omitempty"`
 }
 
 const (

@@ -268,7 +268,7 @@ func changeOf(c rules.Change) Change {
 	case "delete":
 		out.Kind = OverrideDeleted
 	case "undo":
-		out.Kind = OverrideUndone
+		out.Kind, out.Gone = OverrideUndone, c.After == nil
 	}
 	if out.Override != nil {
 		out.Key = out.Override.Target().String()

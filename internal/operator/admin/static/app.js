@@ -52,6 +52,7 @@ follow("/v1/events", {
     setText($("version"), h.version ? `hotparam ${h.version}` : "hotparam");
     router.title({ namespace: h.namespace });
     now.hello(h, writable);
+    past.present(h.overrides);
     show(h.state);
   },
   state: (s) => steady(() => {
@@ -59,7 +60,10 @@ follow("/v1/events", {
     show(s);
   }),
   change: (c) => now.change(c),
-  overrides: (list) => steady(() => overrides.show(list, overrides.total, writable)),
+  overrides: (list) => steady(() => {
+    overrides.show(list, overrides.total, writable);
+    past.present(list);
+  }),
   alive(yes) {
     if (alive === yes && latest) return;
     alive = yes;

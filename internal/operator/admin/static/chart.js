@@ -192,7 +192,7 @@ export class Chart {
 }
 
 // hatch returns a pattern of slanting lines.
-function hatch(c, colour) {
+export function hatch(c, colour) {
   const tile = new OffscreenCanvas(6, 6), t = tile.getContext("2d");
   t.strokeStyle = colour;
   t.lineWidth = 1.5;

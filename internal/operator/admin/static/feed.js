@@ -57,7 +57,8 @@ export function item(c) {
   if (c.kind === "became_hot" || c.kind === "became_loop") {
     about.push(costRate(c.rate, c.cost), c.rule && `rule ${plainKey(c.rule)}`, clientsText(c));
   }
-  if ((c.kind === "override_put" || c.kind === "override_began") && c.override) {
+  if (c.gone) about.push("it is gone");
+  if (["override_put", "override_began", "override_undone"].includes(c.kind) && c.override && !c.gone) {
     about.push(overrideText(c.override), plainKey(c.override.reason ?? ""));
   }
   if (c.author) about.push(`by ${plainKey(c.author)}`);

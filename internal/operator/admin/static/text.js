@@ -54,6 +54,16 @@ export const keyLink = (h) => el("a", { href: inside(keyHref(h)) }, keyNode(h.ke
 // keyHref returns the path of the view of a key.
 export const keyHref = ({ href }) => href.replace("/v1/", "/");
 
+// cutLink leads to the view of a key by its decoded name, on one line. A name that does not fit is cut in its middle,
+// because both its ends tell it from others.
+export function cutLink(h) {
+  const name = plainKey(readable(h.key) || h.key), letters = [...name].slice(0, 300);
+  const end = letters.length > 8 ? Math.min(10, Math.floor(letters.length / 2)) : 0;
+  const part = (from, to) => el("bdi", { class: "key", dir: "ltr" }, letters.slice(from, to).join(""));
+  return el("a", { href: inside(keyHref(h)), class: "cut", title: plainKey(h.key), "aria-label": name },
+    part(0, letters.length - end), end > 0 ? part(letters.length - end) : "");
+}
+
 // readable returns a key with its values decoded, or "" if that shows nothing more: ?q=%D8%A3 as أ, %20 as a space.
 export function readable(key) {
   try {
