@@ -214,6 +214,8 @@ func (c *hotWatchCmd) printChange(k *kong.Kong, data string) error {
 		Kind, Key, Author, Client string
 		Cost                      hottype.Cost
 		Rate                      float64
+		Denied                    int64
+		WouldDeny                 int64 `json:"would_deny"`
 	}
 	if err := json.Unmarshal([]byte(data), &v); err != nil {
 		return fmt.Errorf("%s: the stream is not from an admin listener: %w", c.Admin, err)
@@ -232,6 +234,12 @@ func (c *hotWatchCmd) printChange(k *kong.Kong, data string) error {
 			rate += "/s"
 		}
 		text += "  " + rate
+	}
+	if v.Denied > 0 {
+		text += fmt.Sprintf("  %d denied", v.Denied)
+	}
+	if v.WouldDeny > 0 {
+		text += fmt.Sprintf("  would deny %d", v.WouldDeny)
 	}
 	if v.Author != "" {
 		text += "  by " + v.Author

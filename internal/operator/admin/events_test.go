@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -120,6 +121,35 @@ func TestEvents_SendStateAndChanges(t *testing.T) {
 	}
 	if rec := w.ask(http.MethodHead, "/v1/events", ""); rec.Code != 200 || rec.Body.Len() != 0 {
 		t.Errorf("HEAD: %d %s", rec.Code, rec.Body)
+	}
+}
+
+// The event that a key cooled sums up its time: what was denied, and what shadow mode would have denied.
+func TestEvents_SumUpDenialsOfAKey(t *testing.T) {
+	t.Parallel()
+	s := loadSchemas(t)
+	for _, pushed := range []bool{true, false} {
+		w := newWorld(t, func(c *Config) { c.Pushed = pushed })
+		w.set(func() { w.hot = []hottype.HotKey{hotKey("topic?id=42", "topic", 300, t0)} })
+		for n := uint64(1); n <= 4; n++ { // the first report is where the counters begin
+			w.second(report.Limiter{Instance: "one", At: w.now, Allowed: 300 * n,
+				Keys: []report.KeyDecisions{{Key: "topic?id=42", Allowed: 200 * n, Denied: 100 * n, WouldDeny: 20 * n}}})
+		}
+		if pushed {
+			w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.Cooled, At: w.now}})
+		}
+		w.set(func() { w.hot = nil })
+		w.second()
+		list := w.Init(t0).Changes
+		last := list[len(list)-1]
+		if last.Kind != "cooled" || last.Denied != 300 || last.WouldDeny != 60 {
+			t.Errorf("pushed %v: %+v", pushed, list)
+		}
+		text, err := json.Marshal(last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.check(t, "Change", text)
 	}
 }
 

@@ -30,6 +30,7 @@ var changing = map[string]auth.Role{
 	"POST /v1/overrides/{id}/undo":    auth.Operator,
 	"POST /v1/overrides/{id}/enforce": auth.Operator,
 	"PUT /v1/rules":                   auth.Admin,
+	"POST /v1/rules/enforce":          auth.Admin,
 	"DELETE /v1/history":              auth.Admin,
 	"POST /v1/notifications/test":     auth.Admin,
 }

@@ -145,6 +145,42 @@ func TestPutRules_NeedsVersionThatWasRead(t *testing.T) {
 	}
 }
 
+// A limit in shadow mode that would deny a large part of all requests is enforced only with a second word.
+func TestEnforceRule_AsksAboutItsDenials(t *testing.T) {
+	t.Parallel()
+	const text = "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 9}, limit: {rate: 3, mode: shadow}}]"
+	central := &centralRules{stored: &rules.Stored{Revision: rules.Revision{Version: 4, Text: text}}}
+	w, s := newWorld(t, func(c *Config) { c.Central = central }), loadSchemas(t)
+	for n := uint64(1); n <= 2; n++ {
+		w.second(report.Limiter{Instance: "one", At: w.now, Allowed: 200 * n, WouldDeny: 66 * n,
+			Keys: []report.KeyDecisions{{Key: "topic?id=1", Allowed: 100 * n, WouldDeny: 66 * n}}})
+	}
+	const path = "/v1/rules/enforce?rule=topic"
+	ask := func(target, version string, status int) string {
+		t.Helper()
+		rec := w.ask(http.MethodPost, target, "", "If-Match: "+version)
+		schema := "Problem"
+		if status == http.StatusOK {
+			schema = "Rules"
+		}
+		s.answer(t, rec, status, schema)
+		return rec.Body.String()
+	}
+	got := ask(path, `"4"`, 428)
+	if !strings.Contains(got, "denies 66 requests a second, 66 % of those for its keys and 33 % of all") ||
+		!strings.Contains(got, `"percent":33`) {
+		t.Errorf("%s", got)
+	}
+	ask("/v1/rules/enforce", `"4"`, 400)
+	ask("/v1/rules/enforce?rule=other", `"4"`, 409)
+	ask(path+"&confirm=true", `"3"`, 412)
+	ask(path+"&confirm=true&reason=held+a+week", `"4"`, 200)
+	if c := central.stored; c.Text != strings.Replace(text, "shadow", "enforce", 1) || c.Reason != "held a week" {
+		t.Errorf("%+v", c)
+	}
+	ask(path+"&confirm=true", `"5"`, 409)
+}
+
 func TestRules_FromFileAreNotServed(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)

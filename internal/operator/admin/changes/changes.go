@@ -59,6 +59,9 @@ type Live interface {
 	ActiveKeys(now time.Time) []hottype.HotKey
 	// Requests returns the number of requests that limiters decide in a second, or 0 if it is not known.
 	Requests(now time.Time) float64
+	// RuleRequests returns the requests a second that limiters decide for the keys of a rule that they report, and the
+	// part of them that something in shadow mode would deny.
+	RuleRequests(rule string, now time.Time) (requests, wouldDeny float64)
 	// Clients returns the clients of a sample of the last minute's requests, heaviest first, and the number of sampled
 	// requests.
 	Clients(now time.Time) (list []ClientShare, sampled uint64)
@@ -90,6 +93,8 @@ func (s *Service) Routes() []web.Route {
 		web.Post("/v1/overrides/{id}/enforce", web.If(s.checkWritable, s.enforceOverride)),
 		{Path: "/v1/rules", Methods: map[string]web.Handler{http.MethodGet: web.If(s.checkCentral, s.getRules),
 			http.MethodPut: web.If(s.checkCentral, s.putRules)}, Role: auth.Admin},
+		{Path: "/v1/rules/enforce", Methods: map[string]web.Handler{
+			http.MethodPost: web.If(s.checkCentral, s.enforceRule)}, Role: auth.Admin},
 		web.Get("/v1/rules/history", s.getRulesHistory),
 		web.Get("/v1/rules/history/{version}", s.getRevision),
 		web.Get("/v1/audit", s.getAudit),

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
@@ -63,4 +64,52 @@ func (s *Service) enforceOverride(w http.ResponseWriter, r *http.Request) error 
 	a.Warnings = a.Reach.listWarnings()
 	w.Header().Set("ETag", formatETag(stored.Version()))
 	return web.WriteJSON(w, http.StatusOK, a)
+}
+
+// enforceRule pushes the central rules with the limit of one rule enforced, which is in shadow mode until now:
+// POST /v1/rules/enforce?rule=NAME.
+func (s *Service) enforceRule(w http.ResponseWriter, r *http.Request) error {
+	name := r.URL.Query().Get("rule")
+	if name == "" {
+		return web.BadField("rule", "there is no rule", "give the name of one, such as ?rule=topic")
+	}
+	stored, err := s.cfg.Central.Read(r.Context())
+	if err != nil {
+		return fmt.Errorf("admin: the rules cannot be read: %w", err)
+	}
+	if stored == nil {
+		return web.NewProblem(http.StatusNotFound, "the store holds no rules", "push some: PUT /v1/rules")
+	}
+	text, err := rules.EnforceLimit(stored.Text, name)
+	if err != nil {
+		return web.NewProblem(http.StatusConflict, err.Error(), "change the text of the rules, and push it")
+	}
+	change, err := s.revisionOf(r, text)
+	if err != nil {
+		return err
+	}
+	if err := s.checkEnforced(r, name); err != nil {
+		return err
+	}
+	return s.changeRules(w, r, change)
+}
+
+// checkEnforced returns the problem of an unconfirmed request to enforce the limit of a rule that would deny a large
+// part of all requests, or nil.
+func (s *Service) checkEnforced(r *http.Request, rule string) error {
+	yes, err := web.QueryBool(r, "confirm")
+	if err != nil || yes {
+		return err
+	}
+	now := s.cfg.Now()
+	of, would := s.cfg.Live.RuleRequests(rule, now)
+	all := s.cfg.Live.Requests(now)
+	if all < minRequests || would/all <= confirmShare {
+		return nil
+	}
+	p := web.NewProblem(http.StatusPreconditionRequired, fmt.Sprintf("the limit of rule %s was not enforced: it denies "+
+		"%.0f requests a second, %.0f %% of those for its keys and %.0f %% of all", web.Quoted(rule), would, 100*would/of,
+		100*would/all), "send confirm=true with it if that is meant")
+	p.Field, p.Percent = "confirm", min(100, int(math.Ceil(100*would/all-1e-6)))
+	return p
 }

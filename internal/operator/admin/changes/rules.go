@@ -154,12 +154,9 @@ func storeError(err error) error {
 }
 
 // readRules reads the rules to store, with their author and reason.
-func (s *Service) readRules(w http.ResponseWriter, r *http.Request) (rules.Revision, error) {
-	change := rules.Revision{At: s.cfg.Now().UTC().Truncate(time.Second), Author: web.Author(r),
-		Reason: r.URL.Query().Get("reason")}
-	if len(change.Author)+len(change.Reason) > maxReasonBytes {
-		return change, web.BadField("reason", fmt.Sprintf("author and reason have more than %d bytes together",
-			maxReasonBytes), "say it shorter")
+func (s *Service) readRules(w http.ResponseWriter, r *http.Request) (change rules.Revision, err error) {
+	if change, err = s.revisionOf(r, ""); err != nil {
+		return change, err
 	}
 	text, err := web.Body(w, r, "rules are", rules.MaxText, "split the rules of different namespaces")
 	if err != nil {
@@ -169,6 +166,17 @@ func (s *Service) readRules(w http.ResponseWriter, r *http.Request) (rules.Revis
 		return change, web.NewProblem(http.StatusBadRequest, "the body is empty", "send the YAML of the rules")
 	}
 	change.Text = string(text)
+	return change, nil
+}
+
+// revisionOf returns a revision with the author and the reason of a request.
+func (s *Service) revisionOf(r *http.Request, text string) (rules.Revision, error) {
+	change := rules.Revision{At: s.cfg.Now().UTC().Truncate(time.Second), Author: web.Author(r),
+		Reason: r.URL.Query().Get("reason"), Text: text}
+	if len(change.Author)+len(change.Reason) > maxReasonBytes {
+		return change, web.BadField("reason", fmt.Sprintf("author and reason have more than %d bytes together",
+			maxReasonBytes), "say it shorter")
+	}
 	return change, nil
 }
 

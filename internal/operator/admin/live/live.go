@@ -130,6 +130,7 @@ type Service struct {
 	seconds              *seconds
 	latest               latest
 	knownHot, knownLoops map[string]listedKey
+	sums                 map[hottype.Key]keySum
 	overrides            overrideNotes
 	aggregators          []report.Aggregator  // as last read; replaced, never changed
 	otherRules           map[string]time.Time // by process: the time since which it has other rules
@@ -150,7 +151,7 @@ func New(cfg Config) *Service {
 	return &Service{
 		cfg: cfg, hub: newHub(cfg.MaxStreams), rates: newRates(), seconds: newSeconds(),
 		recent:   recent{points: []point{}, changes: []Change{}},
-		knownHot: map[string]listedKey{}, knownLoops: map[string]listedKey{},
+		knownHot: map[string]listedKey{}, knownLoops: map[string]listedKey{}, sums: map[hottype.Key]keySum{},
 		latest: latest{state: newState(cfg.Now())},
 	}
 }
@@ -260,10 +261,10 @@ func (s *Service) PublishSchedule(o rules.Override, began bool, at time.Time) {
 	s.emitChange(c)
 }
 
-// emitChange numbers a change, stores it and sends it. The caller holds mu, which keeps numbers and stream in one
-// order.
+// emitChange numbers, stores and sends a change. The caller holds mu, which keeps numbers and stream in one order.
 func (s *Service) emitChange(c Change) {
 	c.Seq = s.changes.Add(1)
+	s.takeSums(&c)
 	s.recent.changes = appendBounded(s.recent.changes, c, keepChanges)
 	s.recordChange(&c)
 	s.cfg.OnChange(c)

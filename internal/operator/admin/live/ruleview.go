@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -22,7 +23,9 @@ type Rule struct {
 	Values    int            `json:"values"` // keys with a limit of their own
 	Cache     bool           `json:"cache"`
 	HotKeys   int            `json:"hot_keys"` // that are hot now
-	// WouldDeny is the number of requests a second for its keys that a limit in shadow mode would deny.
+	// Requests is the number of requests a second that limiters decide for its keys, and WouldDeny the part of them that
+	// a limit in shadow mode would deny.
+	Requests  float64 `json:"requests_per_second"`
 	WouldDeny float64 `json:"would_deny_per_second"`
 	// Note is the reason why the rule cannot work as intended, by the requests of the last hour.
 	Note string `json:"note,omitempty"`
@@ -63,15 +66,13 @@ func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 	for _, h := range s.hotKeys() {
 		hot[h.Rule]++
 	}
-	would := map[*rules.Rule]float64{}
-	for key, sp := range s.keySpeeds(s.cfg.Now()) {
-		would[set.RuleFor(key.Resource())] += sp.WouldDeny
-	}
+	speeds := s.ruleSpeeds(s.cfg.Now())
 	list := make([]Rule, len(set.Rules))
 	for i, r := range set.Rules {
 		list[i] = Rule{Name: r.Name, Match: matchText(r), Params: paramNames(r), Hot: r.DescribeHot(),
 			Limit: bounds.viewLimit(r.Limit, r.Cost), PerClient: viewPerClient(r.PerClient), Values: len(r.Values),
-			Cache: r.Cache != nil, HotKeys: hot[r.Name], WouldDeny: *web.Rounded(would[r])}
+			Cache: r.Cache != nil, HotKeys: hot[r.Name], Requests: *web.Rounded(speeds[r.Name].requests()),
+			WouldDeny: *web.Rounded(speeds[r.Name].WouldDeny)}
 	}
 	for _, n := range s.ruleNotes() {
 		i := slices.IndexFunc(list, func(r Rule) bool { return r.Name == n.Rule })
@@ -88,6 +89,26 @@ func (s *Service) getRunning(w http.ResponseWriter, r *http.Request) error {
 	}
 	return web.WriteJSON(w, http.StatusOK, map[string]any{"at": s.cfg.Now(), "rules": list, "clients": clients,
 		"overrides": len(set.Overrides), "central": s.cfg.CentralRules, "processes": s.reportingProcesses(set)})
+}
+
+// ruleSpeeds returns the decisions a second for the keys of each rule that limiters report.
+func (s *Service) ruleSpeeds(now time.Time) map[string]keySpeed {
+	set, sums := s.cfg.Rules(), map[string]keySpeed{}
+	for key, sp := range s.keySpeeds(now) {
+		if rule := set.RuleFor(key.Resource()); rule != nil {
+			sum := sums[rule.Name]
+			sums[rule.Name] = keySpeed{sum.Allowed + sp.Allowed, sum.Denied + sp.Denied, sum.Served + sp.Served,
+				sum.WouldDeny + sp.WouldDeny}
+		}
+	}
+	return sums
+}
+
+// RuleRequests returns the requests a second that limiters decide for the keys of a rule that they report, and the part
+// of them that something in shadow mode would deny.
+func (s *Service) RuleRequests(rule string, now time.Time) (requests, wouldDeny float64) {
+	sp := s.ruleSpeeds(now)[rule]
+	return sp.requests(), sp.WouldDeny
 }
 
 func viewClients(class string, fixed, sliding *rules.ClientWindow, inFlight *rules.InFlight) ClientRule {

@@ -45,6 +45,7 @@ func (s *Service) Sample(ctx context.Context, now time.Time) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.addSums(now, hot, loops)
 	if !s.cfg.Pushed {
 		s.knownHot = s.emitListChanges(now, set, s.knownHot, BecameHot, Cooled)
 		s.knownLoops = s.emitListChanges(now, aliasedLoops, s.knownLoops, BecameLoop, CeasedLoop)
@@ -258,6 +259,10 @@ type Change struct {
 	Rule string       `json:"rule,omitempty"`
 	Cost hottype.Cost `json:"cost,omitempty"`
 	Rate float64      `json:"rate,omitempty"`
+	// Denied and WouldDeny are set when a key cools or a loop ends: the requests that limiters denied while it lasted, as
+	// far as they report the key, and those that something in shadow mode would have denied.
+	Denied    int64 `json:"denied,omitempty"`
+	WouldDeny int64 `json:"would_deny,omitempty"`
 	// Clients, Client and ClientShare describe the clients, if they are known.
 	Clients     int64   `json:"clients,omitempty"`
 	Client      string  `json:"heaviest_client,omitempty"`

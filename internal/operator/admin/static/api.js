@@ -102,6 +102,9 @@ export const enforceOverride = ({ id, version }, confirm) =>
 export const putRules = (text, version, reason, confirm) =>
   call("PUT", "/v1/rules" + query({ author: me.get(), reason, confirm }), text,
     { "Content-Type": "application/yaml", "If-Match": `"${version}"` });
+// enforceRule pushes the rules of a version with the limit of one rule enforced, which is in shadow mode there.
+export const enforceRule = (rule, version, reason, confirm) =>
+  call("POST", "/v1/rules/enforce" + query({ rule, author: me.get(), reason, confirm }), undefined, over(version));
 export const tryRules = (text) => call("PUT", "/v1/rules?dry_run=true", text, { "Content-Type": "application/yaml" });
 // traceClient has limiters record the requests of a client for a minute; client is percent-encoded.
 export const traceClient = (client) => call("POST", `/v1/client/trace?client=${inQuery(client)}`);

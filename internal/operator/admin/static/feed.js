@@ -1,6 +1,6 @@
 // Feed: recent events, newest first.
 
-import { clientsText, clock, costRate, el, keyNode, overrideText, plainKey } from "./text.js";
+import { clientsText, clock, costRate, count, el, keyNode, overrideText, plainKey } from "./text.js";
 
 const most = 60;
 
@@ -57,6 +57,8 @@ export function item(c) {
   if (c.kind === "became_hot" || c.kind === "became_loop") {
     about.push(costRate(c.rate, c.cost), c.rule && `rule ${plainKey(c.rule)}`, clientsText(c));
   }
+  if (c.denied > 0) about.push(`${count(c.denied)} denied`);
+  if (c.would_deny > 0) about.push(`${count(c.would_deny)} would be denied in shadow mode`);
   if (c.gone) about.push("it is gone");
   if (["override_put", "override_began", "override_undone"].includes(c.kind) && c.override && !c.gone) {
     about.push(overrideText(c.override), plainKey(c.override.reason ?? ""));

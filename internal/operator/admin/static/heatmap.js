@@ -28,6 +28,7 @@ export class Heatmap {
     canvas.addEventListener("pointerup", (e) => this.#up(e));
     canvas.addEventListener("pointercancel", () => this.#forget());
     canvas.addEventListener("keydown", (e) => this.#press(e));
+    for (const event of ["focus", "blur", "pointerleave"]) canvas.addEventListener(event, () => this.draw());
   }
 
   // isMarking reports whether a person is marking a span, which new data would disturb.
@@ -83,7 +84,7 @@ export class Heatmap {
     const muted = colour("--muted");
     this.#stacks.forEach((s, i) => this.#mark(c, s, { ink, muted, at: this.#row < 0 && i === this.#stack }));
     if (this.#anchor !== null) this.#span(c, width, { h: drawing.h, w, card: colour("--card"), ink });
-    else if (this.#row >= 0) this.#outline(c, width, ink);
+    else if (this.#row >= 0 && this.#canvas.matches(":focus, :hover")) this.#outline(c, width, ink);
   }
 
   // hold draws the time in which an override holds a key along the upper edge of its row, with a flag at its begin. The

@@ -1,8 +1,10 @@
 // Rules: the rules that the program runs, with the limits in force. If the rules are in a central store, also their
 // versions, the changes between versions, the way back, and a push.
 
-import { getJSON, putRules, tryRules } from "./api.js";
+import { enforceRule, getJSON, putRules, tryRules } from "./api.js";
 import { secondWord } from "./dialog.js";
+import { enforceText } from "./hot.js";
+import { keepingFocus } from "./still.js";
 import { $, cell, costRate, count, el, keyNode, plainKey, problemText, rate, setText, zoned } from "./text.js";
 
 const every = 5000; // milliseconds between two polls while the view is open
@@ -28,7 +30,8 @@ export class RulesView {
   async #ask() {
     try {
       const { rules, clients, central } = await getJSON("/v1/rules/running");
-      $("running").tBodies[0].replaceChildren(...rules.map(ruleRow));
+      const body = $("running").tBodies[0], enforce = central && ((r) => this.#enforce(r));
+      keepingFocus(body, () => body.replaceChildren(...rules.map((r) => ruleRow(r, enforce))));
       $("running-clients").replaceChildren(...clients.map(clientRow));
       if (central) await this.#central();
       else setText($("rules-from"), "From a file: change the file, or start the program with --rules.");
@@ -95,6 +98,19 @@ export class RulesView {
       return await this.#put(text, this.#version, back, `Rolled ${back}`);
     } catch (problem) {
       return this.#say([problemText(problem)]);
+    }
+  }
+
+  // enforce pushes the rules with the limit of one rule enforced.
+  async #enforce({ name }) {
+    try {
+      const reason = `enforce the limit of rule ${name}`;
+      const stored = await secondWord((confirm) => enforceRule(name, this.#version, reason, confirm));
+      this.#load(stored);
+      this.#say(["Enforced the limit of rule ", keyNode(name), `: version ${stored.version} now.`]);
+      await this.#ask();
+    } catch (problem) {
+      this.#say([problemText(problem)]);
     }
   }
 
@@ -167,18 +183,24 @@ function fromText(s) {
   return parts.join(" · ");
 }
 
-function ruleRow(r) {
+// ruleRow shows a rule. enforce(rule) enforces a limit that is in shadow mode; it is absent if the rules are of a file.
+function ruleRow(r, enforce) {
   const values = r.values > 0 && `${count(r.values)} keys with a limit of their own`;
   const would = r.would_deny_per_second > 0 && `would deny ${rate(r.would_deny_per_second)}/s in shadow mode`;
   const more = [values, r.cache && "answered from the cache", would];
-  return el("tr", {},
+  const text = enforceText({ tried: { ...r, hits_per_second: r.requests_per_second } });
+  const button = enforce && r.limit?.mode === "shadow" ? el("button", {
+    type: "button", class: "small admins", "data-act": "enforce", "aria-label": `${text}: rule ${plainKey(r.name)}`,
+    onclick: () => enforce(r),
+  }, text) : "";
+  return el("tr", { "data-id": r.name },
     el("th", { scope: "row", class: "keycell" }, keyNode(r.name)),
     cell("Counts", "words", plainKey(r.match), el("small", { class: "note" },
       r.params.length > 0 ? `by ${r.params.map(plainKey).join(", ")}` : "as one key"),
     r.note ? el("small", { class: "error" }, plainKey(r.note)) : ""),
     cell("Hot from", "", r.hot),
     cell("Limit", "words", limitText(r),
-      el("small", { class: "note" }, more.filter(Boolean).join(" · "))),
+      el("small", { class: "note" }, more.filter(Boolean).join(" · ")), button),
     cell("Hot keys", "num", count(r.hot_keys)));
 }
 
