@@ -148,3 +148,56 @@ func TestShadow_IsVisible(t *testing.T) {
 	run(t, ctx, says("#toast", "Enforced: topic?id=42, limit 100/s"))
 	w.check(t)
 }
+
+// TestRule_IsEnforcedWhereItIsSeen enforces the limit of a rule of the store, which is in shadow mode: the page says
+// what it denies, asks for a second word, and the rules say so afterwards.
+func TestRule_IsEnforcedWhereItIsSeen(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t)
+	cfg := config(t)
+	text := strings.Replace(rulesFile, "burst: 200}", "burst: 200, mode: shadow} # until Monday", 1)
+	pushed := &central{}
+	if _, err := pushed.Change(t.Context(), rules.AnyVersion, rules.Revision{Text: text, Author: "ann",
+		At: time.Now().Add(-time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Central = pushed
+	cfg.Rules = func() *rules.Set {
+		pushed.mu.Lock()
+		defer pushed.mu.Unlock()
+		set, err := rules.Parse("rules.yaml", []byte(pushed.stored.Text))
+		if err != nil {
+			t.Error(err)
+		}
+		return set
+	}
+	cfg.Reports = func(context.Context) ([]report.Limiter, error) {
+		list := liveReports(time.Now())
+		n := list[0].Keys[0].Allowed
+		list[0].Keys[0] = report.KeyDecisions{Key: "topic?id=42", Allowed: 4 * n, WouldDeny: 3 * n}
+		list[0].Keys[1] = report.KeyDecisions{Key: "topic?id=1337"}
+		return list, nil
+	}
+	srv := serve(t, cfg)
+	w := watch(t, ctx, srv.URL)
+	const button = "#running [data-id=topic] [data-act=enforce]"
+	run(t, ctx, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(srv.URL+"/rules"),
+		says(button, "Enforce: denies 75 %"), until("!document.querySelector('#running [data-id=\"*\"] [data-act]')"))
+	for _, m := range modes {
+		run(t, ctx, m.set(), until(fmt.Sprintf("document.querySelector('%s').checkVisibility()", button)))
+		shotOf(t, ctx, "rule-enforce-"+m.String(), chromedp.CaptureScreenshot())
+	}
+	// The rows are drawn again every five seconds, and the focus stays.
+	tabTo(t, ctx, button)
+	run(t, ctx, until(fmt.Sprintf("(window.was = document.querySelector('%s'), true)", button)),
+		until(fmt.Sprintf("document.querySelector('%[1]s') != window.was && document.activeElement.matches('%[1]s')", button)),
+		chromedp.KeyEvent(kb.Enter), says("#second-why", "it denies 300 requests a second, 75 % of those for its keys"))
+	secondWord(t, ctx, "false")
+	run(t, ctx, says("#toast", "Enforced the limit of rule topic: version 2 now."),
+		until(fmt.Sprintf("!document.querySelector('%s')", button)),
+		says("#versions tbody", "enforce the limit of rule topic"))
+	if got := pushed.stored.Text; got != strings.Replace(text, "mode: shadow", "mode: enforce", 1) {
+		t.Error(got)
+	}
+	w.check(t)
+}

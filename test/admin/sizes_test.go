@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,5 +66,57 @@ rules:
 			shot(t, ctx, fmt.Sprintf("sizes-%d-%s", width, look))
 		}
 	}
+	w.check(t)
+}
+
+// TestTables_FitEachWidth checks that the lists of the other views are tables with fewer columns on a tablet, and cards
+// on a phone alone, in each look.
+func TestTables_FitEachWidth(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t)
+	srv := serve(t, cooling(config(t)))
+	w := watch(t, ctx, srv.URL)
+	putOverride(t, srv.URL, `{"key": "topic?id=42", "rate": 100, "mode": "shadow", "for": "1h", "author": "ann",
+		"reason": "would 100/s be enough for a whole evening?"}`)
+	for address, lists := range map[string][]string{
+		"/overrides": {"#overrides table"}, "/rules": {"#running", "#versions"}, "/audit": {"#audit"},
+		"/history?last=hour": {"#minute-table"}, "/client?client=192.0.2.77": {"#trace"},
+	} {
+		run(t, ctx, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(srv.URL+address))
+		for _, list := range lists {
+			run(t, ctx, until(fmt.Sprintf("document.querySelector('%s tbody tr')?.checkVisibility()", list)))
+		}
+		for _, m := range modes {
+			run(t, ctx, m.set())
+			for _, list := range lists {
+				want := "table-row"
+				if m.width == 390 {
+					want = "grid"
+				}
+				run(t, ctx, until(fmt.Sprintf(`((row) => getComputedStyle(row).display == "%s" &&
+					row.scrollWidth <= row.closest(".card").clientWidth)(document.querySelector("%s tbody tr"))`, want, list)))
+			}
+			shot(t, ctx, fmt.Sprintf("tables%.4s-%v", strings.ReplaceAll(address, "/", "-"), m))
+		}
+	}
+	columns := "[...document.querySelectorAll('#minute-table thead th')].filter((h) => h.checkVisibility()).length == "
+	run(t, ctx, chromedp.Navigate(srv.URL+"/history?last=hour"),
+		until("document.querySelector('#minute-table tbody tr')?.checkVisibility()"),
+		mode{820, "light"}.set(), until(columns+"6"), mode{1440, "light"}.set(), until(columns+"9"))
+	w.check(t)
+}
+
+// TestFeed_SaysWhereItWasCut has more events than the feed keeps.
+func TestFeed_SaysWhereItWasCut(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t)
+	cfg := config(t)
+	cfg.Hot = busy(70)
+	srv := serve(t, cfg)
+	w := watch(t, ctx, srv.URL)
+	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL),
+		until("document.querySelectorAll('#events li').length == 60"),
+		until(`/^The newest 60 events, back to \d\d:\d\d:\d\d; History has older ones\.$/
+			.test(document.querySelector("#events-cut:not([hidden])")?.textContent)`))
 	w.check(t)
 }

@@ -1,21 +1,22 @@
 // Feed: recent events, newest first.
 
-import { clientsText, clock, costRate, count, el, keyNode, overrideText, plainKey } from "./text.js";
+import { clientsText, clock, costRate, count, el, keyNode, overrideText, plainKey, setText } from "./text.js";
 
 const most = 60;
 
 export class Feed {
-  #list; #empty; #last = 0;
+  #list; #empty; #cut; #last = 0;
 
-  constructor(list, empty) {
-    this.#list = list;
-    this.#empty = empty;
+  // empty is shown while there is no event, and cut once there are more than the list keeps.
+  constructor(list, empty, cut) {
+    [this.#list, this.#empty, this.#cut] = [list, empty, cut];
   }
 
   // reset fills the list with the changes that a new stream begins with.
   reset(changes) {
     this.#list.replaceChildren();
     this.#last = 0;
+    this.#cut.hidden = true;
     for (const c of changes) this.add(c);
   }
 
@@ -26,8 +27,11 @@ export class Feed {
     const node = item(change), time = (li) => Date.parse(li.querySelector("time").dateTime);
     const older = [...this.#list.children].find((li) => time(li) <= time(node));
     this.#list.insertBefore(node, older ?? null);
-    while (this.#list.children.length > most) this.#list.lastChild.remove();
     this.#empty.hidden = true;
+    if (this.#list.children.length <= most) return;
+    this.#list.lastChild.remove();
+    this.#cut.hidden = false;
+    setText(this.#cut, `The newest ${most} events, back to ${clock(time(this.#list.lastChild))}; History has older ones.`);
   }
 }
 

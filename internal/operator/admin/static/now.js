@@ -13,7 +13,7 @@ export class NowView {
   // The buttons of a hot key call act(kind, hotKey). remember(values) keeps the choice of keys in the address.
   constructor(act, remember) {
     this.#chart = new Chart($("chart"), $("chart-tip"));
-    this.#feed = new Feed($("events"), $("events-empty"));
+    this.#feed = new Feed($("events"), $("events-empty"), $("events-cut"));
     this.#hot = new HotTable($("hot"), act, remember);
     this.#lists = {
       loops: loopList($("loops"), act), clients: deniedList($("clients"), act),
