@@ -105,8 +105,12 @@ func TestPage_ShowsUnitsOfCosts(t *testing.T) {
 		until("document.querySelector('#key-chart').getAttribute('aria-label').endsWith('; the key costs 1.5 s/s')"),
 		says("#key-limits", "0.25 s/s, burst 1 s, 2 in flight"), says("#w-unit", "Seconds per second"),
 		until("document.querySelector('#key-chart-note').textContent == ''"), // the limit has a rate to draw
-		until("document.querySelector('#w-rate').value == '0.25' && document.querySelector('#w-burst').value == '1000000'"))
+		until("document.querySelector('#w-rate').value == '0.25' && document.querySelector('#w-burst').value == '1'"),
+		says("label[for=w-burst]", "Burst, seconds"),
+		until("document.querySelector('#w-slider').value == '50'"), // the limit is in its middle
+		until("document.querySelector('#w-slider').getAttribute('aria-valuetext') == '0.25 s/s'"))
 	shot(t, ctx, "costs-key")
+	limitsByCost(t, ctx)
 	run(t, ctx, chromedp.Navigate(srv.URL+"/key?key=topic%3Fid%3D1"), says("#key-name", "topic?id=1"),
 		until("document.querySelector('#key-rate').textContent == '400' && !document.querySelector('#key-rate-unit').hidden"),
 		until("!document.querySelector('#key-chart').getAttribute('aria-label').includes('costs')"))
@@ -137,6 +141,26 @@ func TestPage_ShowsUnitsOfCosts(t *testing.T) {
 		says("#closest li:nth-child(4)", "640 kB/s of 5 MB/s"))
 	formatsAsServerDoes(t, ctx)
 	w.check(t)
+}
+
+// limitsByCost sets a limit in the units of a rule, and finds them wherever the page names the override.
+func limitsByCost(t *testing.T, ctx context.Context) {
+	t.Helper()
+	run(t, ctx, clickOn("#key-acts [data-act=limit]"), until("document.querySelector('#dialog').open"),
+		says("#l-rate", "Seconds per second"), says("label[for=f-burst]", "Burst, seconds"),
+		until("document.querySelector('#f-rate').value == '0.25' && document.querySelector('#f-burst').value == '1'"))
+	shot(t, ctx, "costs-dialog")
+	run(t, ctx, fill("#f-rate", "0.2"), fill("#f-burst", "1.5"), clickOn("#dialog-save"),
+		says("#toast", "Set slow?id=1 to limit 0.2 s/s, burst 1.5 s"), says("#key-limits", "limit 0.2 s/s, burst 1.5 s"),
+		says("#key-limits .applies", "0.2 s/s, burst 1.5 s"), clickOn("#views a[href='/overrides']"),
+		says("#overrides tbody", "limit 0.2 s/s, burst 1.5 s"), clickOn("#overrides [data-act=edit]"),
+		until("document.querySelector('#dialog').open && document.querySelector('#f-burst').value == '1.5'"),
+		clickOn("#dialog-cancel"), clickOn("#add-override"), until("document.activeElement.id == 'f-key'"),
+		says("#l-rate", "Requests per second"), fill("#f-key", "file?id=1"), says("#l-rate", "Bytes per second"),
+		says("label[for=f-burst]", "Burst, bytes"), fill("#f-key", "topic?id=1"), says("#l-rate", "Requests per second"),
+		fill("#f-rate", "5"), fill("#f-burst", "1.5"), clickOn("#dialog-save"), says("#e-burst", "Write a whole number"),
+		clickOn("#dialog-cancel"), clickOn("#views a[href='/audit']"),
+		says("#audit tbody", "set: limit 0.2 s/s, burst 1.5 s"))
 }
 
 // formatsAsServerDoes checks that page and programs write the same text for a cost.

@@ -25,6 +25,26 @@ func (manyHooks) Webhooks() (list []admin.Webhook) {
 	return list
 }
 
+// TestPhone_ShowsHotKeyAboveTheFold checks that who opens the page on a phone sees the hottest key with its rate, its
+// limit and its denials without scrolling, in each look.
+func TestPhone_ShowsHotKeyAboveTheFold(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t)
+	srv := serve(t, config(t))
+	w := watch(t, ctx, srv.URL)
+	run(t, ctx, chromedp.EmulateViewport(390, 844), chromedp.Navigate(srv.URL), says("#hot-table tbody tr", "topic?id=42"))
+	for _, m := range modes {
+		if m.width != 390 {
+			continue
+		}
+		run(t, ctx, m.set(), chromedp.EmulateViewport(390, 844), until("innerHeight == 844"),
+			until(`["th", ".rate", ".limit", ".bad"].every((part) => document.querySelector("#hot-table tbody tr " + part)
+				.getBoundingClientRect().bottom <= innerHeight)`))
+		shotOf(t, ctx, "fold-"+m.String(), chromedp.CaptureScreenshot())
+	}
+	w.check(t)
+}
+
 // TestPhone_ShowsFiftyHotKeys checks that the events are one tap away, and not below all keys; lost events are not
 // green, and errors do not fill the screen.
 func TestPhone_ShowsFiftyHotKeys(t *testing.T) {

@@ -32,3 +32,14 @@ func viewOverride(rule *rules.Rule, o *rules.Override) *limitView {
 	}
 	return viewSpec(o.Spec(""), hottype.ModeEnforce, "")
 }
+
+// costsOf returns the costs of the rules that count another cost than requests, by their names.
+func costsOf(set *rules.Set) map[string]hottype.Cost {
+	costs := map[string]hottype.Cost{}
+	for _, r := range set.Rules {
+		if !r.Cost.IsRequests() {
+			costs[r.Name] = r.Cost
+		}
+	}
+	return costs
+}

@@ -39,6 +39,8 @@ type State struct {
 	// Lagging are the limiters that lack a change of the overrides, at most 100.
 	Lagging []Limiter `json:"lagging"`
 	Trouble []string  `json:"trouble"` // data that cannot be shown, and the reasons
+	// Costs holds the rules that count another cost than requests, by their names.
+	Costs map[string]hottype.Cost `json:"costs,omitempty"`
 }
 
 // Init is the first event of a stream, with everything that a page needs at once.
@@ -91,6 +93,7 @@ func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) 
 	st := State{
 		At: now, Status: s.Status(), Hot: s.viewHot(now, shown), Loops: viewLoops(loops),
 		ClientsLimited: s.cfg.Rules().LimitsClients(), Closest: []closeKey{}, Trouble: []string{},
+		Costs: costsOf(s.cfg.Rules()),
 		Clients: s.deniedClients(now),
 	}
 	st.Clients = st.Clients[:min(len(st.Clients), maxShownClients)]

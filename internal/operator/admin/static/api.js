@@ -60,23 +60,16 @@ const query = (parts) => {
 };
 const path = (id) => "/v1/overrides/" + encodeURIComponent(id);
 
-const numbers = {
-  rate: { least: 1e-6, most: 1e9, want: "Write a number from 0.000001 to 1,000,000,000." },
-  burst: { least: 1, most: 2 ** 31 - 1, want: "Write a whole number from 1 to 2,147,483,647, or nothing." },
-};
-
-// limitOf reads the rate and the burst of a limit as a person types them; burst may be "". It throws a Problem if the
-// server would refuse a number.
-export function limitOf(texts) {
-  const out = {};
-  for (const [field, { least, most, want }] of Object.entries(numbers)) {
-    const text = texts[field].trim(), n = Number(text);
-    if (field === "burst" && text === "") continue;
-    const fits = n >= least && n <= most && (field === "rate" || Number.isInteger(n));
-    if (!fits) throw new Problem({ detail: want, field });
-    out[field] = n;
-  }
-  return out;
+// limitOf reads the rate and the burst of a limit as a person types them; burst may be "". The API has counts of a burst
+// for one unit of the cost of the rule. It throws a Problem if the server would refuse a number.
+export function limitOf(texts, counts = 1) {
+  const rate = Number(texts.rate.trim()), burst = texts.burst.trim(), n = Math.round(Number(burst) * counts);
+  const wrong = (field, detail) => { throw new Problem({ detail, field }); };
+  if (!(rate >= 1e-6 && rate <= 1e9)) wrong("rate", "Write a number from 0.000001 to 1,000,000,000.");
+  if (burst === "") return { rate };
+  const fits = n >= 1 && n < 2 ** 53 && (counts > 1 || n === Number(burst));
+  if (!fits) wrong("burst", `Write a ${counts > 1 ? "" : "whole "}number above 0, or nothing.`);
+  return { rate, burst: n };
 }
 
 // over returns the headers for a change of exactly the version of an override that the person has seen, or no headers

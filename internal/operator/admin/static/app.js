@@ -17,7 +17,7 @@ import { perSecond } from "./hot.js";
 import { steady } from "./still.js";
 import { Toast } from "./toast.js";
 import { Verdict } from "./verdict.js";
-import { $, clock, el, overrideText, plainKey, setText, targetNode } from "./text.js";
+import { $, clock, el, overrideText, plainKey, setCosts, setText, targetNode } from "./text.js";
 
 let writable = false, alive = false, latest = null, refused = "";
 let own = null; // the last change that was made on this page, and its description
@@ -45,6 +45,7 @@ $("add-override").addEventListener("click", () => dialog.open({}));
 
 follow("/v1/events", {
   hello(h) {
+    setCosts(h.state.costs);
     document.body.classList.toggle("no-history", !h.history_kept);
     overrides.show(h.overrides, h.state.totals.overrides, writable);
     learnCaller(h);
@@ -78,6 +79,7 @@ follow("/v1/events", {
 function show(s) {
   latest = s;
   setServerTime(s.at);
+  setCosts(s.costs);
   audit.state(s);
   past.state(s);
   overrides.setTotal(s.totals.overrides);

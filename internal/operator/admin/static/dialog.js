@@ -2,7 +2,9 @@
 // that the server finds are shown at their fields.
 
 import { limitOf, me, tryOverride } from "./api.js";
-import { $, el, plainKey, problemText, reachText, setText, targetNode, targetOf } from "./text.js";
+import {
+  $, costOfTarget, countsOf, el, plainKey, problemText, reachText, setText, targetNode, targetOf, unitName,
+} from "./text.js";
 
 const notes = {
   limit: "Applies in place of the rule's limit, whether or not the key is hot.",
@@ -53,7 +55,10 @@ export class OverrideDialog {
     this.#form.addEventListener("change", (e) => {
       if (e.target.name === "action" || e.target.name === "kind") this.#showAction();
     });
-    this.#form.addEventListener("input", () => this.#soon());
+    this.#form.addEventListener("input", () => {
+      this.#showUnit();
+      this.#soon();
+    });
     dialog.addEventListener("close", () => this.#forget());
     dialog.querySelector("#dialog-cancel").addEventListener("click", () => dialog.close());
   }
@@ -76,7 +81,7 @@ export class OverrideDialog {
     f.kind.disabled = f.key.readOnly;
     f.action.value = action;
     f.rate.value = rate;
-    f.burst.value = burst;
+    f.burst.value = burst && burst / countsOf(costOfTarget(about));
     f.mode.value = mode;
     f.reason.value = reason;
     this.#of = { id, version, row: f.key.readOnly ? row : "" };
@@ -112,13 +117,26 @@ export class OverrideDialog {
     const what = { [f.kind.value]: target, action: f.action.value };
     let text = "";
     try {
-      if (what.action === "limit") Object.assign(what, tryableLimit(f));
+      if (what.action === "limit") Object.assign(what, tryableLimit(f, countsOf(this.#cost())));
       if (whole[f.kind.value](target)) text = reachText(await tryOverride(what));
     } catch { /* said when it is sent */ }
     if (asked === this.#asked) setText(this.#dialog.querySelector("#dialog-reach"), text);
   }
 
+  // cost returns the cost of the rule that counts the target as typed.
+  #cost() {
+    const { kind, key } = this.#form.elements;
+    return costOfTarget({ [kind.value]: key.value.trim() });
+  }
+
+  #showUnit() {
+    const cost = this.#cost();
+    setText($("l-rate"), `${unitName(cost)} per second`);
+    setText($("l-burst"), cost ? `, ${unitName(cost).toLowerCase()}` : "");
+  }
+
   #showAction() {
+    this.#showUnit();
     const action = this.#form.elements.action.value;
     this.#dialog.querySelector("#limit-fields").hidden = action !== "limit";
     this.#dialog.querySelector("#mode-field").hidden = !tried.includes(action);
@@ -150,7 +168,7 @@ export class OverrideDialog {
   #read() {
     const f = this.#form.elements;
     const out = { [f.kind.value]: f.key.value.trim(), action: f.action.value };
-    if (out.action === "limit") Object.assign(out, limitOf({ rate: f.rate.value, burst: f.burst.value }));
+    if (out.action === "limit") Object.assign(out, limitOf(typedLimit(f), countsOf(this.#cost())));
     if (tried.includes(out.action) && f.mode.value) out.mode = f.mode.value;
     for (const name of ["for", "reason", "author"]) {
       const text = f[name].value.trim();
@@ -183,10 +201,12 @@ export class OverrideDialog {
   }
 }
 
+const typedLimit = ({ rate, burst }) => ({ rate: rate.value, burst: burst.value });
+
 // tryableLimit returns the limit as far as it is typed, because the reach of an override does not depend on its number.
-function tryableLimit({ rate, burst }) {
+function tryableLimit(fields, counts) {
   try {
-    return limitOf({ rate: rate.value, burst: burst.value });
+    return limitOf(typedLimit(fields), counts);
   } catch {
     return { rate: 1e-6 };
   }

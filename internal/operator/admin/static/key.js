@@ -5,7 +5,7 @@ import { Chart, day, quarter } from "./chart.js";
 import {
   $, cellRate, clientLink, clientsText, clock, count, decoded, el, keyNode, otherThan,
   overrideText, percent, plainKey, problemText, rate,
-  readableNode, setText, times, unitName,
+  readableNode, setText, times,
 } from "./text.js";
 import { enforceText, perSecond } from "./hot.js";
 import { clientActs } from "./lists.js";
@@ -117,9 +117,8 @@ export class KeyView {
     if (!first) return;
     if (this.#day) this.#choose(true); // the cost is known now
     const { limit, threshold } = hotOf(k);
-    setText($("w-unit"), `${unitName(cost)} per second`);
-    const begin = perSecond(limit) ?? threshold;
-    this.#whatIf.begin(this.#path, k.key, { rate: begin, burst: limit?.burst });
+    const begin = perSecond(limit) || threshold || pace || 1;
+    this.#whatIf.begin(this.#path, k.key, { rate: begin, burst: limit?.burst, cost });
   }
 
   #add({ at, seconds, cost = "" }) {
@@ -213,7 +212,7 @@ function paceOf(k) {
 function hotOf(k) {
   const held = k.limits.find((l) => l.limit && (l.source === "override" || l.source === "rule"));
   return {
-    key: k.key, cost: k.rule?.cost, threshold: k.rule?.hot_rate || 1, limit: held?.limit, override: k.override,
+    key: k.key, cost: k.rule?.cost, threshold: k.rule?.hot_rate, limit: held?.limit, override: k.override,
     tried: k.tried,
   };
 }

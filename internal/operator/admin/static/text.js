@@ -137,6 +137,20 @@ const fieldName = (cost) =>
 // unitName names the unit of the limit of a rule with a cost, as the label of a field begins.
 export const unitName = (cost) => ({ "": "Requests", time: "Seconds", bytes: "Bytes" })[cost] ?? fieldName(cost);
 
+// countsOf returns the number that the API has in a burst for one unit of a cost, because it has microseconds.
+export const countsOf = (cost) => (cost === "time" ? 1e6 : 1);
+
+let costs = {}; // of the rules that count another cost than requests, by their names
+
+export function setCosts(of = {}) { costs = of; }
+
+// costOfTarget returns the cost in whose units an override of a key or a resource limits, or "" for requests. The
+// catch-all counts the keys that begin with a path.
+export function costOfTarget({ key, resource }) {
+  const name = resource || (key ?? "").split("?")[0];
+  return costs[name] ?? (name.startsWith("/") ? costs["*"] : "") ?? "";
+}
+
 const sizes = ["B", "kB", "MB", "GB", "TB"];
 
 // short writes two digits, or a whole number from 10 on.
@@ -238,13 +252,19 @@ export const overrideText = (o) => (o.mode === "shadow" ? "in shadow: " : "") + 
 
 function effectText(o) {
   switch (o.action) {
-    case "limit": return `limit ${fine.format(o.rate)}/s` + (o.burst ? `, burst ${whole.format(o.burst)}` : "");
+    case "limit": return limitOfText(o, costOfTarget(o));
     case "block": return "block";
     case "exempt": return "exempt";
     case "shadow": return "watch only";
     case "cache": return "from the cache";
   }
   return o.action;
+}
+
+function limitOfText({ rate: n, burst }, cost) {
+  const pace = cost ? costRate(n, cost) : `${fine.format(n)}/s`;
+  const most = cost ? costRate(burst / countsOf(cost), cost).slice(0, -"/s".length) : whole.format(burst);
+  return `limit ${pace}${burst ? `, burst ${most}` : ""}`;
 }
 
 // decoded returns a path as text; bytes that are not text become replacement characters.

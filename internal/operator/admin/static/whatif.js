@@ -2,11 +2,11 @@
 // as an override, at once or first in shadow mode.
 
 import { getJSON, inQuery, limitOf, me } from "./api.js";
-import { $, count, percent, plainKey, problemText, setText } from "./text.js";
+import { $, costRate, count, countsOf, percent, plainKey, problemText, setText, unitName } from "./text.js";
 
-// The slider is logarithmic: its steps 0 to 100 are the rates from 1 to 10,000.
-const rateOf = (step) => Number((10 ** (step / 25)).toPrecision(2));
-const stepOf = (rate) => Math.max(0, Math.min(100, 25 * Math.log10(Math.max(1, rate))));
+// The slider is logarithmic: its steps 0 to 100 are a hundredth to a hundred times the limit that it begins with.
+const rateOf = (step, begin) => Number((begin * 10 ** ((step - 50) / 25)).toPrecision(2));
+const stepOf = (rate, begin) => Math.max(0, Math.min(100, 50 + 25 * Math.log10(rate / begin)));
 
 // inForce describes the limit in force, which the limit that is tried would replace.
 const inForce = (l) => (l ? ` In force now: ${l.text}${l.adaptive ? "; an override would replace it" : ""}.` : "");
@@ -15,15 +15,15 @@ const inForce = (l) => (l ? ` In force now: ${l.text}${l.adaptive ? "; an overri
 const notTried = (list) => (list.length > 0 ? ` Not tried: ${list.map(plainKey).join(", ")}.` : "");
 
 export class WhatIf {
-  #path = ""; #key = null; #timer = 0; #asked = 0;
+  #path = ""; #key = null; #timer = 0; #asked = 0; #begin = 1; #cost = "";
 
   // apply(override) sets the override, and throws a Problem.
   constructor(apply) {
-    $("w-slider").addEventListener("input", () => { $("w-rate").value = rateOf($("w-slider").value); this.#soon(); });
-    $("w-rate").addEventListener("input", () => {
-      $("w-slider").value = stepOf(Number($("w-rate").value));
+    $("w-slider").addEventListener("input", () => {
+      $("w-rate").value = rateOf($("w-slider").value, this.#begin);
       this.#soon();
     });
+    $("w-rate").addEventListener("input", () => this.#soon());
     $("w-burst").addEventListener("input", () => this.#soon());
     $("what-if").addEventListener("submit", async (e) => {
       e.preventDefault();
@@ -40,19 +40,29 @@ export class WhatIf {
     });
   }
 
-  // begin takes the key of a view; path is the key as in the address.
-  begin(path, key, { rate, burst }) {
-    this.#path = path;
-    this.#key = key;
+  // begin takes the key of a view and the limit to begin with, whose burst is as the API has it; path is the key as in
+  // the address.
+  begin(path, key, { rate, burst, cost }) {
+    [this.#path, this.#key, this.#begin, this.#cost] = [path, key, rate, cost];
+    setText($("w-unit"), `${unitName(cost)} per second`);
+    setText($("w-burst-unit"), cost ? `, ${unitName(cost).toLowerCase()}` : "");
     $("w-rate").value = Number(rate.toPrecision(3));
-    $("w-burst").value = burst ?? "";
-    $("w-slider").value = stepOf(rate);
+    $("w-burst").value = burst ? burst / countsOf(cost) : "";
+    this.#moveSlider();
     this.#try();
+  }
+
+  // moveSlider moves the slider to the rate that is typed.
+  #moveSlider() {
+    const rate = Number($("w-rate").value);
+    if (document.activeElement !== $("w-slider")) $("w-slider").value = stepOf(rate, this.#begin);
+    $("w-slider").setAttribute("aria-valuetext", costRate(rate, this.#cost));
   }
 
   writable(yes) { $("w-apply").hidden = $("w-shadow").hidden = !yes; }
 
   #soon() {
+    this.#moveSlider();
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#try(), 150);
   }
@@ -68,7 +78,7 @@ export class WhatIf {
     }
   }
 
-  #typed() { return limitOf({ rate: $("w-rate").value, burst: $("w-burst").value }); }
+  #typed() { return limitOf({ rate: $("w-rate").value, burst: $("w-burst").value }, countsOf(this.#cost)); }
 
   #show(a) {
     const part = a.requests > 0 ? a.denied / a.requests : 0;
