@@ -5,7 +5,7 @@ GO ?= go
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help check demo flood build test test-long race integration busy nightly benchmarks mutate mutants lint bench peers fuzz fleet soak incident pictures sites expensive expensive-postgres upstreams evasion snapshot clean
+.PHONY: help check demo flood build test test-long race integration busy nightly benchmarks mutate mutants lint bench peers fuzz fleet soak incident tab pictures sites expensive expensive-postgres upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,7 @@ nightly: ## what .ci/run has no time for: every module with the race detector, a
 	$(MAKE) mutants SAMPLE=60
 	$(MAKE) soak
 	$(MAKE) incident
+	$(MAKE) tab
 	$(MAKE) evasion
 	$(MAKE) sites
 
@@ -126,7 +127,11 @@ INCIDENT ?= 5m
 incident: ## an incident of INCIDENT (default 5m) against serve, handled on the page by keyboard; needs chromium
 	cd test && INCIDENT=$(INCIDENT) $(GO) test -count=1 -v -timeout 2h -run TestIncident_IsHandledByKeyboard ./admin
 
-pictures: ## the pictures of docs/dashboard, from the demo after two minutes of it; needs chromium. Look at each
+TAB ?= 5m
+tab: ## the processor time and heap of an open page over TAB (default 5m), beside a page of an idle site; needs chromium
+	cd test && HOTPARAM_TAB=$(TAB) $(GO) test -count=1 -v -timeout 2h -run TestTab_ ./admin
+
+pictures: ## the pictures of docs/dashboard, from the demo and from a night of some minutes; needs chromium. Look at each
 	cd test && HOTPARAM_PICTURES=$(CURDIR)/docs/dashboard $(GO) test -count=1 -v -timeout 1h -run TestPictures_ ./admin
 
 UPSTREAMS ?= bin/upstreams

@@ -235,6 +235,7 @@ const sources = { values: "by the rule's value list", rule: "by the rule" };
 
 function fillSource(node, h) {
   node.classList.toggle("badge", h.override != null);
-  setText(node, h.override ? "override" : sources[h.limit_source] ?? "");
+  const by = h.override?.author ? ` by ${plainKey(h.override.author)}` : "";
+  setText(node, h.override ? `override${by}` : sources[h.limit_source] ?? "");
   node.title = h.override ? overrideText(h.override) + (h.override.reason ? `: ${h.override.reason}` : "") : "";
 }

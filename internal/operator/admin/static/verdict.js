@@ -4,7 +4,8 @@
 import { inside } from "./api.js";
 import { reasons } from "./reasons.js";
 import {
-  $, clientsText, count, countOf, keyHref, keyNode, limitText, plainKey, rate, setText, speak, times,
+  $, clientsText, clock, count, countOf, keyHref, keyNode, limitText, overrideText, plainKey, rate, setText, speak,
+  times,
 } from "./text.js";
 
 // quiet is the shortest time between two sentences that are read out, in milliseconds: a person who listens to other
@@ -53,6 +54,7 @@ function hot({ hot: list, totals: t }) {
     held(first),
     first.denied_per_second > 0 && `${rate(first.denied_per_second)}/s denied`,
     first.clients && countOf(first.clients, "client"),
+    `since ${clock(first.since).slice(0, -":00".length)}`,
   ].filter(Boolean).map((text) => ` · ${text}`);
   const others = t.hot_keys > 1 ? [`${count(t.hot_keys)} keys are hot · first `] : [];
   return {
@@ -61,12 +63,14 @@ function hot({ hot: list, totals: t }) {
   };
 }
 
-// held describes the limit of a hot key.
-function held({ limit: l }) {
-  if (!l) return "not limited";
+// held describes the limit of a hot key, and the person who set it.
+function held({ limit: l, override: o }) {
+  if (!l) return o ? `${overrideText(o)}${byAuthor(o)}` : "not limited";
   if (l.mode === "shadow") return `only watched, ${limitText(l)}`;
-  return l.algorithm === "" ? l.text : `held to ${limitText(l)}`;
+  return (l.algorithm === "" ? l.text : `held to ${limitText(l)}`) + byAuthor(o);
 }
+
+const byAuthor = (o) => (o?.author ? ` by ${plainKey(o.author)}` : "");
 
 function loop({ loops: [first], totals: t }) {
   if (!first) return null;
