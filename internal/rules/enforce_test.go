@@ -37,7 +37,8 @@ rules:
 		"there is no rule  ":                "rules: 7",
 		"yaml":                              "rules: [",
 	} {
-		if got, err := EnforceLimit(bad, "topic"); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(what)) {
+		got, err := EnforceLimit(bad, "topic")
+		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(what)) {
 			t.Errorf("%q: %q, %v", bad, got, err)
 		}
 	}

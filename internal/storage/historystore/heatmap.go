@@ -89,8 +89,9 @@ func (a *archive) readHeatmap(ctx context.Context, q *history.HeatmapQuery, pres
 		return err
 	}
 	for i := range present {
-		if k := found[history.ID{Key: present[i].Key, Cost: present[i].Cost}]; k != nil && !present[i].Minute.Before(q.From) {
-			k.Add((present[i].Minute.Unix()-from)/step, &present[i])
+		one := &present[i]
+		if k := found[history.ID{Key: one.Key, Cost: one.Cost}]; k != nil && !one.Minute.Before(q.From) {
+			k.Add((one.Minute.Unix()-from)/step, one)
 		}
 	}
 	for _, id := range heaviest {

@@ -219,7 +219,8 @@ func (a *archive) readEvents(ctx context.Context, q *history.Query, answer *hist
 
 // readNewestEvents finds the events of a query whose kind has a prefix, the newest if they are too many, and reports
 // whether there are older ones.
-func (a *archive) readNewestEvents(ctx context.Context, q *history.Query, prefix string) ([]history.Event, bool, error) {
+func (a *archive) readNewestEvents(ctx context.Context, q *history.Query, prefix string) (list []history.Event,
+	older bool, err error) {
 	found := []history.Event{}
 	for _, hour := range slices.Backward(a.hoursBetween(eventsKind, q.From.Unix(), q.To.Unix()+1)) {
 		if len(found) > q.Limit {

@@ -107,9 +107,9 @@ func (s *Service) checkEnforced(r *http.Request, rule string) error {
 	if all < minRequests || would/all <= confirmShare {
 		return nil
 	}
-	p := web.NewProblem(http.StatusPreconditionRequired, fmt.Sprintf("the limit of rule %s was not enforced: it denies "+
-		"%.0f requests a second, %.0f %% of those for its keys and %.0f %% of all", web.Quoted(rule), would, 100*would/of,
-		100*would/all), "send confirm=true with it if that is meant")
+	p := web.NewProblem(http.StatusPreconditionRequired, fmt.Sprintf("the limit of rule %s was not enforced: it "+
+		"denies %.0f requests a second, %.0f %% of those for its keys and %.0f %% of all", web.Quoted(rule), would,
+		100*would/of, 100*would/all), "send confirm=true with it if that is meant")
 	p.Field, p.Percent = "confirm", min(100, int(math.Ceil(100*would/all-1e-6)))
 	return p
 }

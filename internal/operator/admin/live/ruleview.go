@@ -23,8 +23,8 @@ type Rule struct {
 	Values    int            `json:"values"` // keys with a limit of their own
 	Cache     bool           `json:"cache"`
 	HotKeys   int            `json:"hot_keys"` // that are hot now
-	// Requests is the number of requests a second that limiters decide for its keys, and WouldDeny the part of them that
-	// a limit in shadow mode would deny.
+	// Requests is the number of requests a second that limiters decide for its keys, and WouldDeny the part of them
+	// that a limit in shadow mode would deny.
 	Requests  float64 `json:"requests_per_second"`
 	WouldDeny float64 `json:"would_deny_per_second"`
 	// Note is the reason why the rule cannot work as intended, by the requests of the last hour.

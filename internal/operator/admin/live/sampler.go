@@ -259,8 +259,8 @@ type Change struct {
 	Rule string       `json:"rule,omitempty"`
 	Cost hottype.Cost `json:"cost,omitempty"`
 	Rate float64      `json:"rate,omitempty"`
-	// Denied and WouldDeny are set when a key cools or a loop ends: the requests that limiters denied while it lasted, as
-	// far as they report the key, and those that something in shadow mode would have denied.
+	// Denied and WouldDeny are set when a key cools or a loop ends: the requests that limiters denied while it lasted,
+	// as far as they report the key, and those that something in shadow mode would have denied.
 	Denied    int64 `json:"denied,omitempty"`
 	WouldDeny int64 `json:"would_deny,omitempty"`
 	// Clients, Client and ClientShare describe the clients, if they are known.

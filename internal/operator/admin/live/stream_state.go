@@ -93,7 +93,7 @@ func (s *Service) buildState(now time.Time, hot, shown, loops []hottype.HotKey) 
 	st := State{
 		At: now, Status: s.Status(), Hot: s.viewHot(now, shown), Loops: viewLoops(loops),
 		ClientsLimited: s.cfg.Rules().LimitsClients(), Closest: []closeKey{}, Trouble: []string{},
-		Costs: costsOf(s.cfg.Rules()),
+		Costs:   costsOf(s.cfg.Rules()),
 		Clients: s.deniedClients(now),
 	}
 	st.Clients = st.Clients[:min(len(st.Clients), maxShownClients)]
