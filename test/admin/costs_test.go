@@ -151,15 +151,16 @@ func limitsByCost(t *testing.T, ctx context.Context) {
 		until("document.querySelector('#f-rate').value == '0.25' && document.querySelector('#f-burst').value == '1'"))
 	shot(t, ctx, "costs-dialog")
 	run(t, ctx, fill("#f-rate", "0.2"), fill("#f-burst", "1.5"), clickOn("#dialog-save"),
-		says("#toast", "Set slow?id=1 to limit 0.2 s/s, burst 1.5 s"), says("#key-limits", "limit 0.2 s/s, burst 1.5 s"),
+		says("#toast", "Set slow?id=1 to limit 0.2 s/s, burst 1.5 s"),
+		says("#key-limits", "limit 0.2 s/s, burst 1.5 s"),
 		says("#key-limits .applies", "0.2 s/s, burst 1.5 s"), clickOn("#views a[href='/overrides']"),
 		says("#overrides tbody", "limit 0.2 s/s, burst 1.5 s"), clickOn("#overrides [data-act=edit]"),
 		until("document.querySelector('#dialog').open && document.querySelector('#f-burst').value == '1.5'"),
 		clickOn("#dialog-cancel"), clickOn("#add-override"), until("document.activeElement.id == 'f-key'"),
 		says("#l-rate", "Requests per second"), fill("#f-key", "file?id=1"), says("#l-rate", "Bytes per second"),
-		says("label[for=f-burst]", "Burst, bytes"), fill("#f-key", "topic?id=1"), says("#l-rate", "Requests per second"),
-		fill("#f-rate", "5"), fill("#f-burst", "1.5"), clickOn("#dialog-save"), says("#e-burst", "Write a whole number"),
-		clickOn("#dialog-cancel"), clickOn("#views a[href='/audit']"),
+		says("label[for=f-burst]", "Burst, bytes"), fill("#f-key", "topic?id=1"),
+		says("#l-rate", "Requests per second"), fill("#f-rate", "5"), fill("#f-burst", "1.5"), clickOn("#dialog-save"),
+		says("#e-burst", "Write a whole number"), clickOn("#dialog-cancel"), clickOn("#views a[href='/audit']"),
 		says("#audit tbody", "set: limit 0.2 s/s, burst 1.5 s"))
 }
 

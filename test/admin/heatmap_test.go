@@ -236,8 +236,8 @@ func TestHeatmap_CutsLabelsInTheMiddle(t *testing.T) {
 		run(t, ctx, m.set(), until(`(() => {
 			const [begin, end] = document.querySelectorAll("#history-keys li:nth-child(4) .key");
 			const box = end.getBoundingClientRect(), row = end.closest("li").getBoundingClientRect();
-			return begin.scrollWidth > begin.clientWidth && end.textContent == "day before" && box.right <= row.right + 1 &&
-				row.height == 24;
+			return begin.scrollWidth > begin.clientWidth && end.textContent == "day before" &&
+				box.right <= row.right + 1 && row.height == 24;
 		})()`))
 	}
 }
@@ -361,7 +361,8 @@ func TestHistory_ListsNewestEventsFirst(t *testing.T) {
 	srv := serve(t, cfg)
 	w := watch(t, ctx, srv.URL)
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL+n.span()),
-		says("#history-events li:first-child", "by the last of all"), says("#history-events li:nth-child(2)", "topic?id=995"),
+		says("#history-events li:first-child", "by the last of all"),
+		says("#history-events li:nth-child(2)", "topic?id=995"),
 		says("#history-events-note", "The newest 200 of more than 1,000, back to "+
 			n.began.Add(15*time.Minute).Format("15:04:05")),
 		until("document.querySelectorAll('#history-events li').length == 200"))

@@ -32,7 +32,8 @@ func TestPhone_ShowsHotKeyAboveTheFold(t *testing.T) {
 	ctx := browser(t)
 	srv := serve(t, config(t))
 	w := watch(t, ctx, srv.URL)
-	run(t, ctx, chromedp.EmulateViewport(390, 844), chromedp.Navigate(srv.URL), says("#hot-table tbody tr", "topic?id=42"))
+	run(t, ctx, chromedp.EmulateViewport(390, 844), chromedp.Navigate(srv.URL),
+		says("#hot-table tbody tr", "topic?id=42"))
 	for _, m := range modes {
 		if m.width != 390 {
 			continue
