@@ -76,7 +76,8 @@ func forced(scheme string) chromedp.Action[chromedp.Void] {
 const unseenStates = `(() => {
 	const lost = [], canvas = getComputedStyle(document.body).backgroundColor;
 	if (!matchMedia("(forced-colors: active)").matches) lost.push("no colours are forced");
-	const told = (style) => ![canvas, "rgba(0, 0, 0, 0)"].includes(style.backgroundColor) || style.borderTopWidth !== "0px";
+	const told = (style) => ![canvas, "rgba(0, 0, 0, 0)"].includes(style.backgroundColor) ||
+		[style.borderTopWidth, style.borderBottomWidth].some((width) => width !== "0px");
 	const parts = [[".dot", null], [".legend [class^=key-]", "::before"], [".number h3", "::before"]];
 	for (const [selector, part] of parts) {
 		for (const n of document.querySelectorAll(selector)) {

@@ -191,7 +191,7 @@ func TestRule_IsEnforcedWhereItIsSeen(t *testing.T) {
 	tabTo(t, ctx, button)
 	run(t, ctx, until(fmt.Sprintf("(window.was = document.querySelector('%s'), true)", button)),
 		until(fmt.Sprintf("document.querySelector('%[1]s') != window.was && document.activeElement.matches('%[1]s')", button)),
-		chromedp.KeyEvent(kb.Enter), says("#second-why", "it denies 300 requests a second, 75 % of those for its keys"))
+		chromedp.KeyEvent(kb.Enter), says("#second-why", " requests a second, 75 % of those for its keys"))
 	secondWord(t, ctx, "false")
 	run(t, ctx, says("#toast", "Enforced the limit of rule topic: version 2 now."),
 		until(fmt.Sprintf("!document.querySelector('%s')", button)),

@@ -16,7 +16,8 @@ const every = 10_000; // milliseconds between two polls, or six times that if a 
 const mostEvents = 200; // that are listed
 
 export class HistoryView {
-  #map; #asked = 0; #step = 60; #span = null; #keys = []; #overrides = []; #go; #remember; #timer = 0; #polls = 0;
+  #map; #asked = 0; #askedMinute = 0; #step = 60; #span = null; #keys = []; #overrides = []; #go; #remember;
+  #timer = 0; #polls = 0;
   #before = []; #zooming = false;
 
   // go(path) shows another time, and remember({from, to, last, minute}) keeps the chosen minute in the address.
@@ -178,10 +179,12 @@ export class HistoryView {
   async #minute(at, fresh) {
     const from = Math.floor(at / 60_000) * 60, body = $("minute-table").tBodies[0];
     if (!fresh && isHeld(body)) return;
+    const asked = ++this.#askedMinute;
+    setText($("minute-title"), `The minute of ${clock(from * 1000)}`);
     try {
       const { keys } = await getJSON(`/v1/history?from=${from}&to=${from + 59}&limit=1000`);
+      if (asked !== this.#askedMinute) return;
       $("minute").hidden = false;
-      setText($("minute-title"), `The minute of ${clock(from * 1000)}`);
       body.replaceChildren(...keys.sort(heavier).map((k) => el("tr", {},
         el("th", { scope: "row", class: "keycell" }, keyNode(k.key)),
         cell("Rule", "minor", plainKey(k.rule ?? "")), cell("State", "", k.state),
