@@ -79,7 +79,8 @@ export class Heatmap {
       }
       for (const h of m.holds) if (h.of(k)) this.#hold(c, h, x, y);
     });
-    this.#stacks = stacked(m.events, (e) => x(Date.parse(e.at)), apart);
+    const placed = (e) => Math.max(5, Math.min(w - 5, x(Date.parse(e.at)))); // a mark at an edge is whole
+    this.#stacks = stacked(m.events, placed, apart);
     c.font = `10px ${drawing.font}`;
     const muted = colour("--muted");
     this.#stacks.forEach((s, i) => this.#mark(c, s, { ink, muted, at: this.#row < 0 && i === this.#stack }));
