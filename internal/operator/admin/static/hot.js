@@ -2,7 +2,7 @@
 // page, order or search is polled each second. Rows live as long as they are shown, and hold still while a person is in
 // the table.
 
-import { getJSON } from "./api.js";
+import { getJSON, inside } from "./api.js";
 import { drawSpark, spark } from "./chart.js";
 import { fillClients, fillRows } from "./lists.js";
 import { HeldList, steady } from "./still.js";
@@ -163,6 +163,7 @@ function newRow(first, act, about) {
     would: el("span"), whole: el("p"),
   };
   const details = el("details", {}, el("summary", {}, "details"), text.whole);
+  const atRule = el("a", { href: inside("/rules") }); // where a limit of the rule is enforced
   const line = spark();
   const button = (kind, name) => el("button", {
     type: "button", class: "small", "data-act": kind, "aria-label": `${name} ${plainKey(first.key)}`,
@@ -179,7 +180,7 @@ function newRow(first, act, about) {
     cell("Share", "num minor part", text.share),
     cell("Clients", "num who minor", text.clients, text.client),
     cell("Hot for", "num minor", text.since),
-    cell("Limit", "limit", text.limit, text.source, details),
+    cell("Limit", "limit", text.limit, text.source, atRule, details),
     cell("Allowed/s", "num ok minor", text.allowed),
     cell("Denied/s", "num bad", text.denied),
     cell("Would deny/s", "num tries", text.would),
@@ -203,6 +204,10 @@ function newRow(first, act, about) {
     setText(text.whole, h.limit?.adaptive ? h.limit.text : "");
     setText(text.limit, h.limit ? limitText(h.limit) : h.override?.action === "exempt" ? "exempt" : "detected only");
     fillSource(text.source, h);
+    atRule.hidden = h.limit?.mode !== "shadow" || h.tried != null;
+    setText(atRule, enforceText({ tried: {
+      hits_per_second: h.allowed_per_second + h.denied_per_second, would_deny_per_second: h.would_deny_per_second,
+    } }));
     setText(text.allowed, rate(h.allowed_per_second));
     setText(text.denied, rate(h.denied_per_second));
     setText(text.served, rate(h.served_per_second));
