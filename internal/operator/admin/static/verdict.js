@@ -72,13 +72,16 @@ function held({ limit: l, override: o }) {
 
 const byAuthor = (o) => (o?.author ? ` by ${plainKey(o.author)}` : "");
 
-function loop({ loops: [first], totals: t }) {
+function loop({ loops: [first], clients, totals: t }) {
   if (!first) return null;
+  const denied = clients.find((c) => c.client === first.heaviest_client);
+  const why = denied?.reasons.map((r) => reasons[r.name] ?? r.name).join(", ");
+  const held = denied ? `about ${rate(denied.denied_per_second)}/s of it denied, ${why}` : "not limited";
   const by = clientsText(first);
   const others = t.loops > 1 ? [`${count(t.loops)} loops · first `] : [];
   return {
     kind: "loop", word: countOf(t.loops, "loop"), subject: `${t.loops} ${first.key}`,
-    parts: [...others, keyNode(first.key), ` is a loop${by && ` · ${by}`} · not limited`], path: keyHref(first),
+    parts: [...others, keyNode(first.key), ` is a loop${by && ` · ${by}`} · ${held}`], path: keyHref(first),
   };
 }
 
