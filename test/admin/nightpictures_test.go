@@ -26,7 +26,7 @@ rules:
 `
 
 // nightParts are the lengths of the parts of a night.
-var nightParts = struct{ calm, begin, held, over time.Duration }{4 * time.Minute, 2 * time.Minute, 3 * time.Minute,
+var nightParts = struct{ calm, begin, held, over time.Duration }{3 * time.Minute, 2 * time.Minute, 3 * time.Minute,
 	2 * time.Minute}
 
 // TestPictures_TellANight takes the pictures of a night with an incident from a real program: it is calm; a topic goes
@@ -59,8 +59,8 @@ func TestPictures_TellANight(t *testing.T) {
 		return list
 	}
 	readers := clients(120, "198.51.100.%d")
-	for i := range 12 {
-		s.asks(t, fmt.Sprintf("/topic?id=%d", 101+i), 1+i/4, readers[7*i:]...)
+	for i := range 8 {
+		s.asks(t, fmt.Sprintf("/topic?id=%d", 101+i), 1+i/2, readers[7*i:]...)
 	}
 	s.asks(t, "/search?lang=ar&q=%D8%A7%D9%84%D8%A7%D9%86%D8%AA%D8%AE%D8%A7%D8%A8%D8%A7%D8%AA", 4, readers...)
 	began := time.Now()
@@ -86,7 +86,7 @@ func TestPictures_TellANight(t *testing.T) {
 	remove(t, base, "topic?id=4242")
 	time.Sleep(10 * time.Second)
 	address := fmt.Sprintf("%s/history?from=%d&to=%d", base, began.Unix(), time.Now().Unix())
-	run(t, ctx, chromedp.Navigate(address))
+	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(address))
 	take("over", says("#history-events li:first-child", "Override removed"), says("#history-events", "Cooled"))
 }
 

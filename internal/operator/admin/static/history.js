@@ -138,7 +138,7 @@ export class HistoryView {
   #choose({ at, until }) {
     if (this.#step === 60) {
       this.#fix(at / 1000);
-      return this.#minute(at, true);
+      return this.#minute(at, true).then(() => $("minute").scrollIntoView({ block: "nearest" }));
     }
     const wide = this.#step >= 3600 ? spans.day : 3 * spans.hour;
     const to = Math.min(Math.floor(serverNow() / 1000), Math.floor((at + until) / 2000 + wide / 2));
