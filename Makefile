@@ -128,6 +128,7 @@ incident: ## an incident of INCIDENT (default 5m) against serve, handled on the 
 	cd test && INCIDENT=$(INCIDENT) $(GO) test -count=1 -v -timeout 2h -run TestIncident_IsHandledByKeyboard ./admin
 
 TAB ?= 5m
+.PHONY: tab
 tab: ## the processor time and heap of an open page over TAB (default 5m), beside a page of an idle site; needs chromium
 	cd test && HOTPARAM_TAB=$(TAB) $(GO) test -count=1 -v -timeout 2h -run TestTab_ ./admin
 
