@@ -88,7 +88,8 @@ export class HistoryView {
     }
     setText($("history-note"), m.keys.length === 0 ? "No key was seen in this time." : "");
     this.#fillKeys(m);
-    const times = [begin, (begin + end) / 2, end];
+    const whole = m.step * 1000 * Math.ceil((end - begin) / (m.step * 1000)); // the last cell may not be over
+    const times = [begin, begin + whole / 2, begin + whole];
     $("history-axis").replaceChildren(...times.map((at) => el("span", {}, clock(at))));
     this.#map.show({ ...m, keys: this.#keys }, this.#overrides);
     $("heatmap-scale").replaceChildren(...Object.entries(this.#map.most).map(scale));

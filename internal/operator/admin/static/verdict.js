@@ -75,7 +75,7 @@ const byAuthor = (o) => (o?.author ? ` by ${plainKey(o.author)}` : "");
 function loop({ loops: [first], clients, totals: t }) {
   if (!first) return null;
   const denied = clients.find((c) => c.client === first.heaviest_client);
-  const why = denied?.reasons.map((r) => reasons[r.name] ?? r.name).join(", ");
+  const why = denied?.reasons.map((r) => reasons[r.name] ?? r.name).join(" and ");
   const held = denied ? `about ${rate(denied.denied_per_second)}/s of it denied, ${why}` : "not limited";
   const by = clientsText(first);
   const others = t.loops > 1 ? [`${count(t.loops)} loops · first `] : [];
