@@ -26,8 +26,8 @@ rules:
 `
 
 // nightParts are the lengths of the parts of a night.
-var nightParts = struct{ calm, begin, held, over time.Duration }{3 * time.Minute, 2 * time.Minute, 3 * time.Minute,
-	2 * time.Minute}
+var nightParts = struct{ calm, begin, held, over time.Duration }{150 * time.Second, 2 * time.Minute, 3 * time.Minute,
+	90 * time.Second}
 
 // TestPictures_TellANight takes the pictures of a night with an incident from a real program: it is calm; a topic goes
 // viral while a client loops; an operator limits the topic and blocks the client; and the history tells of it when it
