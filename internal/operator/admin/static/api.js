@@ -60,8 +60,8 @@ const query = (parts) => {
 };
 const path = (id) => "/v1/overrides/" + encodeURIComponent(id);
 
-// limitOf reads the rate and the burst of a limit as a person types them; burst may be "". The API has counts of a burst
-// for one unit of the cost of the rule. It throws a Problem if the server would refuse a number.
+// limitOf reads the rate and the burst of a limit as a person types them; burst may be "". The API has counts of a
+// burst for one unit of the cost of the rule. It throws a Problem if the server would refuse a number.
 export function limitOf(texts, counts = 1) {
   const rate = Number(texts.rate.trim()), burst = texts.burst.trim(), n = Math.round(Number(burst) * counts);
   const wrong = (field, detail) => { throw new Problem({ detail, field }); };

@@ -31,7 +31,8 @@ export class Feed {
     if (this.#list.children.length <= most) return;
     this.#list.lastChild.remove();
     this.#cut.hidden = false;
-    setText(this.#cut, `The newest ${most} events, back to ${clock(time(this.#list.lastChild))}; History has older ones.`);
+    const begin = clock(time(this.#list.lastChild));
+    setText(this.#cut, `The newest ${most} events, back to ${begin}; History has older ones.`);
   }
 }
 
