@@ -44,7 +44,8 @@ func TestTraffic_IsReadOutRarely(t *testing.T) {
 		}
 		run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL+view),
 			until(fmt.Sprintf("document.querySelector(%q)", ready)),
-			until("document.querySelector('#spoken').textContent != ''"))
+			until("document.querySelector('#spoken').textContent != ''"),
+			until("!document.querySelector('#w-result').checkVisibility() || document.querySelector('#w-result').textContent"))
 		changed, err := chromedp.Run(ctx, chromedp.Evaluate[map[string]int](fmt.Sprintf(listen, states),
 			chromedp.EvalAwaitPromise))
 		if err != nil {

@@ -185,7 +185,8 @@ func TestRule_IsEnforcedWhereItIsSeen(t *testing.T) {
 		says("#hot-table tbody tr:nth-child(1) .limit a", "Enforce: denies 75 %"),
 		until("!document.querySelector('#hot-table tbody tr:nth-child(3) .limit a').checkVisibility()"))
 	shotOf(t, ctx, "rule-enforce-row", chromedp.CaptureScreenshot())
-	run(t, ctx, clickOn("#hot-table tbody tr:nth-child(1) .limit a"), address("/rules"), says(button, "Enforce: denies 75 %"), until("!document.querySelector('#running [data-id=\"*\"] [data-act]')"))
+	run(t, ctx, clickOn("#hot-table tbody tr:nth-child(1) .limit a"), address("/rules"),
+		says(button, "Enforce: denies 75 %"), until("!document.querySelector('#running [data-id=\"*\"] [data-act]')"))
 	for _, m := range modes {
 		run(t, ctx, m.set(), until(fmt.Sprintf("document.querySelector('%s').checkVisibility()", button)))
 		shotOf(t, ctx, "rule-enforce-"+m.String(), chromedp.CaptureScreenshot())
