@@ -114,23 +114,27 @@ func (m *Memory) Stats() MemoryStats {
 // RefundAt undoes a Take that this store allowed, for a decision that another store then denied. now is the time that
 // was passed to that Take. It refunds no more than was charged, never lifts a subject above its capacity, and never
 // allows more than if the charge had not been made: tokens that a bucket has regained, and charges of an earlier
-// window, are not refunded twice. Charges that Take would reject are ignored. It allocates nothing.
+// window, are not refunded twice. Other calls see all charges refunded, or none. Charges that Take would reject are
+// ignored. It allocates nothing.
 func (m *Memory) RefundAt(now time.Time, charges []Charge) {
-	us := limitcore.Micros(now)
+	us, locks := limitcore.Micros(now), uint64(0)
+	for i := range charges {
+		_, shard, _ := m.locateSubject(&charges[i].Subject)
+		locks |= 1 << shard
+	}
+	m.lock(locks)
+	defer m.unlock(locks)
 	for i := range charges {
 		c := &charges[i]
 		compiled, err := (*limitcore.Spec)(&c.Spec).Compile()
 		if err != nil || c.Cost <= 0 {
 			continue
 		}
-		id, shard, tab := m.locateSubject(&c.Subject)
-		sh := &m.shards[shard]
-		sh.mu.Lock()
+		id, _, tab := m.locateSubject(&c.Subject)
 		if slot := tab.find(id); slot >= 0 {
 			e := &tab.entries[slot]
 			compiled.Refund(&e.state, tab.logs.Get(e.log), us, c.Cost)
 		}
-		sh.mu.Unlock()
 	}
 }
 

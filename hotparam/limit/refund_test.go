@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -128,6 +129,48 @@ func TestRefundOfWarmCalls(t *testing.T) {
 	for i := range 4 {
 		if a, b := take(t, undone, later, "a", spec, 1), take(t, never, later, "a", spec, 1); a != b {
 			t.Errorf("call %d: %+v, without what was given back %+v", i, a, b)
+		}
+	}
+}
+
+// A call sees all charges of a refund, or none. The suite "porcupine, memory" found refunds in parts, in its histories
+// "counters".
+func TestMemory_RefundsAllChargesAtOnce(t *testing.T) {
+	t.Parallel()
+	m := limit.NewMemory(limit.MemoryConfig{})
+	now := time.UnixMicro(1_700_000_000_000_000)
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Hour}
+	var charges, peeks [limit.MaxCharges]limit.Charge
+	for i := range charges {
+		charges[i] = limit.Charge{Subject: limit.Subject{Space: "hot", Name: strconv.Itoa(i)}, Spec: spec, Cost: 1}
+		peeks[i] = charges[i]
+		peeks[i].Cost = 0
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 2000 {
+			var results [limit.MaxCharges]limit.Result
+			if ok, err := m.Take(t.Context(), now, charges[:], results[:]); err != nil || !ok {
+				t.Errorf("%v %v", ok, err)
+			}
+			m.RefundAt(now, charges[:])
+		}
+	}()
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		var results [limit.MaxCharges]limit.Result
+		if _, err := m.Take(t.Context(), now, peeks[:], results[:]); err != nil {
+			t.Fatal(err)
+		}
+		for i := range results {
+			if results[i].Remaining != results[0].Remaining {
+				t.Fatalf("%d remain of charge 0, and %d of charge %d", results[0].Remaining, results[i].Remaining, i)
+			}
 		}
 	}
 }
