@@ -14,6 +14,7 @@ tool (
 )
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/hotparam/pipeline v0.0.0
 	github.com/hotparam/pipeline/test v0.0.0
 	github.com/ulule/limiter/v3 v3.11.2
