@@ -51,16 +51,40 @@ func TestListeners_PassH2spec(t *testing.T) {
 	var group sync.WaitGroup
 	for _, l := range startListeners(t) {
 		group.Go(func() { // most of the time is waiting for the absence of frames
-			for name, fault := range runH2spec(t, h2spec, l) {
-				if l.name == "envoy" { // the only listener of gRPC
-					s.record(l.name+", "+name, fault)
-				} else {
-					s.record(l.name+", "+name, fault, "HTTP, "+name)
+			outcome := runH2spec(t, h2spec, l)
+			for range 2 { // a busy machine may answer after a case has given up
+				if !hasUnlisted(s, l, outcome) {
+					break
 				}
+				for name, fault := range runH2spec(t, h2spec, l) {
+					if fault == nil {
+						outcome[name] = nil
+					}
+				}
+			}
+			for name, fault := range outcome {
+				s.record(l.name+", "+name, fault, l.group(name))
 			}
 		})
 	}
 	group.Wait()
+}
+
+// group returns the name of a case at all listeners of net/http.
+func (l h2Listener) group(name string) string {
+	if l.name == "envoy" { // the only listener of grpc-go
+		return ""
+	}
+	return "HTTP, " + name
+}
+
+func hasUnlisted(s *suite, l h2Listener, outcome map[string]error) bool {
+	for name, fault := range outcome {
+		if fault != nil && s.listed(l.name+", "+name, l.group(name)) == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // startListeners starts programs with all their listeners, and returns them when they answer.

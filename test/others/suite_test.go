@@ -77,16 +77,24 @@ func (s *suite) record(name string, fault error, groups ...string) {
 		s.outcome.Passed++
 		return
 	}
+	reason := "unknown: " + fault.Error()
+	if listed := s.listed(name, groups...); listed != "" {
+		s.differed[listed], reason = true, s.allowed[listed]
+		s.t.Logf("%s differs, as it may: %v", name, fault)
+	} else {
+		s.t.Errorf("%s: %v", name, fault)
+	}
+	s.outcome.Differ = append(s.outcome.Differ, figures.Difference{Case: name, Reason: reason})
+}
+
+// listed returns the name by which a case or a group of it is in differences.txt, or "".
+func (s *suite) listed(name string, groups ...string) string {
 	for _, listed := range append(groups, name) {
-		if reason, differs := s.allowed[listed]; differs {
-			s.differed[listed] = true
-			s.t.Logf("%s differs, as it may: %v", name, fault)
-			s.outcome.Differ = append(s.outcome.Differ, figures.Difference{Case: name, Reason: reason})
-			return
+		if s.allowed[listed] != "" {
+			return listed
 		}
 	}
-	s.t.Errorf("%s: %v", name, fault)
-	s.outcome.Differ = append(s.outcome.Differ, figures.Difference{Case: name, Reason: "unknown: " + fault.Error()})
+	return ""
 }
 
 // add records a test function of the suite, which reports faults to its own T.
