@@ -79,7 +79,7 @@ func exchange(addr, method, target string, fields ...string) (m message, err err
 	if err != nil {
 		return m, err
 	}
-	m = message{Method: method, Target: target}
+	m = message{Method: method, Target: target, Body: []byte{}}
 	lines, _, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
 	for _, line := range strings.Split(string(lines), "\r\n")[1:] {
 		name, value, _ := strings.Cut(line, ":")
@@ -121,7 +121,7 @@ func TestResponses_PassHttplint(t *testing.T) {
 	otherResponses(t, add)
 	const faulty = "what the linter has to see"
 	messages = append(messages, message{Name: faulty, Method: "GET", Target: "/", Status: 429,
-		Fields: [][2]string{{"Content-Length", "7"}, {"Retry-After", "soon"}}})
+		Fields: [][2]string{{"Content-Length", "7"}, {"Retry-After", "soon"}}, Body: []byte{}})
 	var in bytes.Buffer
 	for _, m := range messages {
 		if err := json.NewEncoder(&in).Encode(m); err != nil {
