@@ -114,6 +114,21 @@ func TestGetKey_ExplainsItsLimits(t *testing.T) {
 	}
 }
 
+// A key to which no limit applies has an empty list of limits. The suite "schemathesis" found null, in its case
+// "GET /v1/keys/{key}: ST108".
+func TestGetKey_ListsNoLimits(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 9}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(c *Config) { c.Rules = func() *rules.Set { return set } })
+	rec := w.ask(http.MethodGet, "/v1/keys/unknown", "")
+	if !strings.Contains(rec.Body.String(), `"limits":[]`) {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}
+
 func TestGetKey_RejectsUnencodedKeyWithRemedy(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -199,4 +200,17 @@ func TestPurgeHistory_RemovesKeyFromMemory(t *testing.T) {
 	h.fails = errors.New("disk full")
 	s.answer(t, w.ask(http.MethodDelete, "/v1/history?key=topic%3Fid=42", ""), 503, "Problem")
 	s.answer(t, newWorld(t, nil).ask(http.MethodDelete, "/v1/history?key=topic%3Fid=42", ""), 404, "Problem")
+}
+
+// A time that JSON cannot state is an error of the caller. The suite "schemathesis" found 500 in its case
+// "GET /v1/history: ST101".
+func TestHistory_RejectsTimesBeyondJSON(t *testing.T) {
+	t.Parallel()
+	var h kept
+	s, w := loadSchemas(t), newWorld(t, func(c *Config) { c.History = &h })
+	for _, far := range []string{"1099511627774", "253402300800", "9999-12-31T23:59:59-01:00", "-1"} {
+		for _, target := range []string{"/v1/history?to=", "/v1/history/heatmap?to=", "/v1/key/seconds?key=a&since="} {
+			s.answer(t, w.ask(http.MethodGet, target+url.QueryEscape(far), ""), 400, "Problem")
+		}
+	}
 }

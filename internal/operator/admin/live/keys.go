@@ -111,8 +111,9 @@ func (s *Service) describeKey(r *http.Request, key hottype.Key, now time.Time) (
 		a.WouldDeny = web.Rounded(sp.WouldDeny)
 	}
 	a.Senders = s.sendersOf(key, now)
-	a.Limits = slices.Concat(overrideLimits(rule, o, key), s.adaptiveBounds().ruleLimits(rule, o, key, a.Hot),
+	limits := slices.Concat(overrideLimits(rule, o, key), s.adaptiveBounds().ruleLimits(rule, o, key, a.Hot),
 		ruleWindowLimits(rule, o), ipLimits(set.IP, o))
+	a.Limits = append([]appliedLimit{}, limits...) // [] in JSON if there are none, not null
 	a.Warnings = changes.KeyWarnings(set, key)
 	if trouble := s.Trouble(); trouble != "" {
 		a.Warnings = append(a.Warnings, trouble)

@@ -171,11 +171,14 @@ func QueryTime(r *http.Request, name string, otherwise time.Time) (time.Time, er
 	if text == "" {
 		return otherwise, nil
 	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		var n uint64
+		n, err = strconv.ParseUint(text, 10, 40)
+		t = time.Unix(int64(n), 0).UTC()
 	}
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 && n < 1<<40 {
-		return time.Unix(n, 0).UTC(), nil
+	if year := t.UTC().Year(); err == nil && year >= 0 && year <= 9999 { // JSON states no others
+		return t, nil
 	}
 	return time.Time{}, BadField(name, name+" "+strconv.Quote(text)+" is not a time",
 		"give it as 2026-03-14T12:00:00Z, or in seconds since 1970")
