@@ -15,10 +15,12 @@ tool (
 
 require (
 	github.com/anishathalye/porcupine v1.3.1
+	github.com/go-chi/httprate v0.16.1
 	github.com/hotparam/pipeline v0.0.0
 	github.com/hotparam/pipeline/test v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/statsd_exporter v0.31.0
+	github.com/sethvargo/go-limiter v0.7.1
 	github.com/ulule/limiter/v3 v3.11.2
 )
 
@@ -54,6 +56,7 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jpillora/backoff v1.0.0 // indirect
 	github.com/kelseyhightower/envconfig v1.4.0 // indirect
+	github.com/klauspost/cpuid/v2 v2.4.0 // indirect
 	github.com/libp2p/go-reuseport v0.4.0 // indirect
 	github.com/lyft/goruntime v0.3.0 // indirect
 	github.com/lyft/gostats v0.4.14 // indirect
@@ -75,6 +78,7 @@ require (
 	github.com/stretchr/testify v1.12.1 // indirect
 	github.com/summerwind/h2spec v2.2.1+incompatible // indirect
 	github.com/tilinna/clock v1.0.2 // indirect
+	github.com/zeebo/xxh3 v1.1.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.53.0 // indirect
 	go.opentelemetry.io/otel v1.45.0 // indirect
