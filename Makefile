@@ -5,7 +5,7 @@ GO ?= go
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help check demo flood build test test-long race integration busy nightly benchmarks mutate mutants lint bench peers fuzz fleet soak incident tab pictures sites expensive expensive-postgres upstreams evasion snapshot clean
+.PHONY: help check demo flood build test test-long race integration busy nightly others benchmarks mutate mutants lint bench peers fuzz fleet soak incident tab pictures sites expensive expensive-postgres upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,8 +47,9 @@ busy: ## the same with the race detector, beside a program that takes every proc
 
 nightly: export HOTPARAM_NIGHTLY = 1
 nightly: ## what .ci/run has no time for: every module with the race detector, and each search by chance at length; a day
-	@set -ex; for module in . test bench $(ADAPTERS); do (cd $$module; $(GO) mod verify); done
+	@set -ex; for module in . test test/others bench $(ADAPTERS); do (cd $$module; $(GO) mod verify); done
 	$(MAKE) integration RACE=-race
+	$(MAKE) others
 	$(MAKE) benchmarks
 	$(MAKE) test-long STEPS=100000
 	$(MAKE) fleet SEEDS=300
@@ -60,6 +61,13 @@ nightly: ## what .ci/run has no time for: every module with the race detector, a
 	$(MAKE) tab
 	$(MAKE) evasion
 	$(MAKE) sites
+
+others: export HOTPARAM_FIGURES = $(CURDIR)/bin/others
+others: ## suites that others wrote, in full, into bin/others.json; needs redis-server, python3 and node; ten minutes
+	rm -rf bin/others
+	cd test/others && HOTPARAM_NIGHTLY=1 HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -timeout 1h ./...
+	cd test && HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -run TestCache_FollowsRulesOfHTTP ./e2e
+	cd test/others && $(GO) run ./figures -dir $(CURDIR)/bin/others -out $(CURDIR)/bin/others.json
 
 benchmarks: ## every benchmark once: does it still run?
 	grep -rl --include='*_test.go' '^func Benchmark' hotparam internal | xargs -n 1 dirname | sort -u | sed 's|^|./|' | \
@@ -74,7 +82,7 @@ mutants: ## changes the core by rule, and prints what no test notices (RUN=canon
 	cd test && $(GO) run ./mutate -mutants '$(or $(RUN),.)' -sample $(SAMPLE) -seed $(or $(SEED),1)
 
 lint: ## golangci-lint, with go vet and staticcheck in it
-	@set -ex; linter=$$(.ci/linter); cd bench; $(GO) vet ./...; cd ..; for module in . test $(ADAPTERS); do (cd $$module; $$linter run ./...); done
+	@set -ex; linter=$$(.ci/linter); cd bench; $(GO) vet ./...; cd ..; for module in . test test/others $(ADAPTERS); do (cd $$module; $$linter run ./...); done
 
 bench: ## benchmarks of the hot path, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./internal/canon/ ./internal/rules/ ./internal/counting/tally/ \

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"maps"
 	"os"
 	"path/filepath"
@@ -59,7 +60,8 @@ type parameter struct {
 // String names the parameter with its bounds and default.
 func (p parameter) String() string {
 	var notes []string
-	if p.Schema.Maximum != nil {
+	// A greater maximum is the range of a type.
+	if most, ok := p.Schema.Maximum.(float64); ok && most < math.MaxInt32 {
 		notes = append(notes, fmt.Sprintf("%v to %v", cmp.Or(p.Schema.Minimum, any(0)), p.Schema.Maximum))
 	}
 	for _, e := range p.Schema.Enum {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/testing/freeport"
+	"github.com/hotparam/pipeline/test/internal/figures"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -108,7 +109,7 @@ func TestCache_FollowsRulesOfHTTP(t *testing.T) {
 		return err == nil
 	})
 
-	passed, kinds := map[string]bool{}, map[string]string{}
+	began, passed, kinds := time.Now(), map[string]bool{}, map[string]string{}
 	fromJSON(t, node(dir, nil, "--input-type=module", "-e", `
 		const suites = (await import('`+filepath.Join(dir, "tests", "index.mjs")+`')).default
 		const kinds = {}
@@ -131,6 +132,7 @@ func TestCache_FollowsRulesOfHTTP(t *testing.T) {
 			break
 		}
 	}
+	writeCacheFigures(t, began, failed, total)
 	for kind, known := range known {
 		if !slices.Equal(failed[kind], known) {
 			t.Errorf("%s tests that fail: %q\nknown are: %q", kind, failed[kind], known)
@@ -139,6 +141,24 @@ func TestCache_FollowsRulesOfHTTP(t *testing.T) {
 			t.Errorf("%d %s tests: the suite has changed", total[kind], kind)
 		}
 	}
+}
+
+// writeCacheFigures writes the outcome beside the outcomes of the suites in test/others.
+func writeCacheFigures(t *testing.T, began time.Time, failed map[string][]string, total map[string]int) {
+	t.Helper()
+	source, version, _ := strings.Cut(cacheSuite, "@")
+	if dir := os.Getenv("HOTPARAM_CACHE_TESTS"); dir != "" {
+		source, version = "github.com/http-tests/cache-tests", "of "+dir
+	}
+	s := figures.Suite{Name: "cache-tests", Source: source, Version: version, Seconds: time.Since(began).Seconds()}
+	for kind, n := range total {
+		s.Cases += n
+		for _, id := range failed[kind] {
+			s.Differ = append(s.Differ, figures.Difference{Case: id, Reason: kind + "; docs/cache.md has the reason"})
+		}
+	}
+	s.Passed = s.Cases - len(s.Differ)
+	figures.Write(t, s)
 }
 
 // cacheFailuresOf returns the tests that have not passed, and the number of all, by kind.

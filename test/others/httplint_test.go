@@ -96,7 +96,7 @@ func exchange(addr, method, target string, fields ...string) (m message, err err
 	return m, err
 }
 
-// Denials of all forms, and other responses of the product, are what httplint accepts without a warning.
+// Httplint warns of no denial of any form, and of no other response of the product.
 func TestResponses_PassHttplint(t *testing.T) {
 	s := begin(t, "httplint", httplint)
 	bin := python(t, httplint)

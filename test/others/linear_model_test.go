@@ -13,8 +13,8 @@ import (
 
 // The sequential specifications of limits, by which porcupine judges histories of concurrent calls.
 
-// longSpecs returns specs whose limits give nothing back within a test, one of each algorithm: every limit is then a
-// counter up to its capacity, whatever the clock reads.
+// longSpecs returns a spec of each algorithm whose limit regains nothing within a test. Every limit is then a counter up
+// to its capacity, at any time.
 func longSpecs(now time.Time, capacity int64) []limit.Spec {
 	window := 100 * 24 * time.Hour
 	for now.Sub(now.Truncate(window)) > window*9/10 { // a fixed window ends at a multiple of its length
@@ -32,7 +32,7 @@ func longSpecs(now time.Time, capacity int64) []limit.Spec {
 	return specs
 }
 
-// kind is what a call does.
+// kind is the kind of a call.
 type kind int
 
 const (
@@ -92,7 +92,7 @@ func (s *counters) refund(subject int, cost int64, at time.Time) {
 	s.lacks[subject] = s.lacks[subject] || subject >= buckets && cost > 0
 }
 
-// remains reports whether n may be what remains of a limit.
+// remains reports whether n may be the rest of a limit.
 func (s *counters) remains(subject int, capacity, n int64) bool {
 	left := capacity - s.used[subject]
 	return n == left || s.lacks[subject] && n == left-1
@@ -165,16 +165,16 @@ func bucketModel(burst int64, start time.Time) porcupine.Model {
 	}
 }
 
-// spread is the state of one limit of several that are on different nodes: its charged cost, and the charges that are
-// to be undone, as two sets of bits: begun and charged. Of lacks see counters.
+// spread is the state of a limit, if calls have limits on several nodes: its charged cost, and the charges that will be
+// undone, as two sets of bits: begun and charged. The type counters explains lacks.
 type spread struct {
 	used           int64
 	begun, charged uint64
 	lacks          bool
 }
 
-// part is what a call on several nodes does to one of its limits. A call that is denied elsewhere may have charged this
-// limit for a while: it is a part that begins and a part that undoes, both between its call and its return.
+// part is the effect of a call on a limit, if the call has limits on several nodes. A call that another node denies may
+// charge this limit for a while: one part begins it and another undoes it, both between the call and its return.
 type part struct {
 	what string // "allowed", "denied", "begin" or "undo"
 	id   int    // of a part that begins or undoes
@@ -221,8 +221,8 @@ func (s spread) next(p part, subject int, capacity int64) []any {
 	return []any{after}
 }
 
-// spreadModel returns the specification of one of several limits on different nodes: never more than the capacity, no
-// denial without a charge that is in its way.
+// spreadModel returns the specification of a limit whose calls have limits on other nodes too: it allows no more than
+// its capacity, and denies only if a charge is in the way.
 func spreadModel(subject int, capacity int64) porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{spread{}} },
@@ -282,8 +282,8 @@ func lateModel(capacity, late int64) porcupine.Model {
 	}
 }
 
-// mostWithin returns the most cost that all processes but the one that allowed least have allowed in any time of a
-// length.
+// mostWithin returns the maximum, over all times of a length, of the cost that the processes allowed in it, without the
+// process that allowed least.
 func mostWithin(history []porcupine.Operation, processes int, length time.Duration) (most int64) {
 	allowed := slices.DeleteFunc(slices.Clone(history), func(op porcupine.Operation) bool {
 		return !op.Output.(reply).allowed

@@ -26,13 +26,13 @@ const sourceOfPorcupine = "github.com/anishathalye/porcupine"
 // checkWithin is the time that porcupine may take for a history. It takes milliseconds for most.
 const checkWithin = time.Minute
 
-// limits is a store with what a history calls.
+// limits is a store that answers the calls of a history.
 type limits interface {
 	do(c *call) (reply, error)
 }
 
-// record has some callers call their stores at the same time, and returns the history. next makes the calls; it is given
-// the refunds that its caller could make, and removes the one that it returns.
+// record has several callers call their stores at the same time, and returns the history. The function next returns a
+// call; it receives the refunds that its caller could make, and removes a refund that it returns.
 func record(t *testing.T, stores []limits, callers, calls int, seed uint64,
 	next func(r *rand.Rand, refunds *[]call) call) ([]porcupine.Operation, error) {
 	t.Helper()
@@ -161,7 +161,7 @@ func subjectsOf(history string, n int, clients bool) (list []limit.Subject) {
 	return list
 }
 
-// histories returns the number of histories: those of a short run, or of a whole one.
+// histories returns the number of histories: short, or whole at night.
 func histories(short, whole int) int {
 	if nightly() {
 		return whole
@@ -250,7 +250,7 @@ func (f *torn) do(c *call) (reply, error) {
 	return answer, err
 }
 
-// redisLimits is one process of those that share limits.
+// redisLimits is a process that shares limits with others.
 type redisLimits struct {
 	l       *redislimits.Limiter
 	charges func(c *call) []limit.Charge

@@ -133,7 +133,7 @@ func TestStatsD_CountsLinesOfExporter(t *testing.T) {
 		mu.Lock()
 		clear(counted)
 		mu.Unlock()
-		// The lines end with one of a known count, so that there is something to wait for.
+		// The last line has a known count, for which the test waits.
 		const last = "topic?id=last"
 		send(t, l.Addr(), c.line+"\n"+string(names.Append(nil, last))+":1|c\n")
 		redistest.Eventually(t, "the last line", func() bool {

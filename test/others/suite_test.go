@@ -48,7 +48,7 @@ func begin(t *testing.T, name, source string) *suite {
 	return s
 }
 
-// seeded returns the random numbers of a suite that draws its cases: others each time, or those of HOTPARAM_SEED.
+// seeded returns random numbers for a suite that draws its cases. Their seed is HOTPARAM_SEED, or the time without it.
 func (s *suite) seeded() *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("HOTPARAM_SEED"); text != "" {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// row is a row of a table of tests of others: fields by name, as int64, string, time.Duration, or lists of these.
+// row holds the fields of a row of a table by name, as int64, string, time.Duration, or lists of these.
 type row map[string]any
 
 func (r row) text(field string) string { s, _ := r[field].(string); return s }

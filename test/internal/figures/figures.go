@@ -16,7 +16,7 @@ const dirEnv = "HOTPARAM_FIGURES"
 // Suite is the outcome of one suite.
 type Suite struct {
 	Name string `json:"suite"`
-	// Source and Version name where its registry has it.
+	// Source and Version are its name and version in its registry.
 	Source  string `json:"source"`
 	Version string `json:"version"`
 	// Cases is the number of cases that ran, and Passed the number of those that passed. The others are in Differ.
@@ -28,13 +28,13 @@ type Suite struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Difference is a case that does not pass, and the reason why it need not.
+// Difference is a case that does not pass, with the reason.
 type Difference struct {
 	Case   string `json:"case"`
 	Reason string `json:"reason"`
 }
 
-// unsafe matches what the name of a file does not have.
+// unsafe matches characters that names of files do not have.
 var unsafe = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
 // Write writes the outcome of a suite, if a folder is named for it.
