@@ -13,7 +13,8 @@ func TestProductNeedsNoTestServers(t *testing.T) {
 	t.Parallel()
 	banned := []string{
 		"github.com/chromedp/", "github.com/twmb/franz-go", "github.com/alicebob/miniredis",
-		"github.com/santhosh-tekuri/jsonschema",
+		"github.com/santhosh-tekuri/jsonschema", "github.com/anishathalye/porcupine", "github.com/ulule/limiter",
+		"github.com/envoyproxy/ratelimit",
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(root, name))
