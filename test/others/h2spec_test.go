@@ -106,7 +106,8 @@ func startListeners(t *testing.T) []h2Listener {
 		"--admin.listen", addr["admin"], "--decide.listen", addr["decide"], "--check.listen", addr["check"],
 		"--check.dialect", "path", "--envoy.listen", addr["envoy"], "--edge.listen", addr["edge"])
 	program.Launch(t, "hotparam", "serve", "--upstream", upstream.URL, "--listen", addr["tls"], "--state.dir",
-		filepath.Join(t.TempDir(), "state"), "--admin.listen", "", "--proxy.tls_cert", cert.Cert, "--proxy.tls_key", cert.Key)
+		filepath.Join(t.TempDir(), "state"), "--admin.listen", "",
+		"--proxy.tls_cert", cert.Cert, "--proxy.tls_key", cert.Key)
 	counts, err := net.ListenPacket("udp", "127.0.0.1:0") // of the collector
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 
 // The sequential specifications of limits, by which porcupine judges histories of concurrent calls.
 
-// longSpecs returns a spec of each algorithm whose limit regains nothing within a test. Every limit is then a counter up
-// to its capacity, at any time.
+// longSpecs returns a spec of each algorithm whose limit regains nothing within a test. Every limit is then a counter
+// up to its capacity, at any time.
 func longSpecs(now time.Time, capacity int64) []limit.Spec {
 	window := 100 * 24 * time.Hour
 	for now.Sub(now.Truncate(window)) > window*9/10 { // a fixed window ends at a multiple of its length
@@ -241,14 +241,9 @@ func spreadHistories(history []porcupine.Operation, subjects int) [][]porcupine.
 	}
 	for _, op := range history {
 		c, r := op.Input.(call), op.Output.(reply)
-		denying := -1 // the limit that denied, if only one can have
-		for i := range c.subjects {
-			if !r.results[i].Allowed {
-				denying = i
-				break
-			}
-		}
-		only := denying >= 0 && !slices.ContainsFunc(r.results[denying+1:], func(r limit.Result) bool { return !r.Allowed })
+		isDenied := func(r limit.Result) bool { return !r.Allowed }
+		denying := slices.IndexFunc(r.results, isDenied) // the limit that denied, if only one can have
+		only := denying >= 0 && !slices.ContainsFunc(r.results[denying+1:], isDenied)
 		for i, subject := range c.subjects {
 			switch {
 			case r.allowed:

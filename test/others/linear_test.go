@@ -190,7 +190,8 @@ func TestMemory_IsLinearizable(t *testing.T) {
 	}
 	for n := range histories(500, 4000) {
 		const burst = 6
-		spec, seed := limit.Spec{Algorithm: limit.TokenBucket, Limit: 1000, Window: time.Second, Burst: burst}, r.Uint64()
+		seed := r.Uint64()
+		spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 1000, Window: time.Second, Burst: burst}
 		store := &memoryLimits{m: limit.NewMemory(limit.MemoryConfig{}), charges: chargesOf(subjectsOf("memory", 1,
 			false), []limit.Spec{spec})}
 		start := now.Truncate(time.Millisecond)

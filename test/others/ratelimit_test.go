@@ -77,7 +77,8 @@ func TestRateLimitService_AnswersAsEnvoyproxyRatelimit(t *testing.T) {
 func downloadRatelimit(t *testing.T) (dir, bin string) {
 	t.Helper()
 	bin = program.Fetch(t, "ratelimit-"+versionOfRatelimit, func(dir string) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), "go", "install", sourceOfRatelimit+"/src/service_cmd@"+versionOfRatelimit,
+		cmd := exec.CommandContext(t.Context(), "go", "install",
+			sourceOfRatelimit+"/src/service_cmd@"+versionOfRatelimit,
 			sourceOfRatelimit+"/src/client_cmd@"+versionOfRatelimit)
 		cmd.Env = append(os.Environ(), "GOBIN="+dir)
 		return cmd

@@ -65,7 +65,7 @@ func lineTables(t *testing.T, dir string) (list []lineCase) {
 		})
 		for _, c := range cases {
 			c.enabled = enabled
-			if !strings.Contains(c.name, ": tag") || c.line != "" { // labels of an expected event are pairs of texts too
+			if !strings.Contains(c.name, ": tag") || c.line != "" { // labels of events are pairs of texts too
 				list = append(list, c)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -62,7 +63,8 @@ func TestLimits_PassVectorsOfHTTPRate(t *testing.T) {
 		for _, r := range readTable(t, file, test) {
 			n, window := r.number("requestsLimit"), r.duration("windowLength")
 			// httprate answers as its table has it, or the table was not read as it is meant.
-			own := httprate.LimitByIP(int(n), window)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			own := httprate.LimitBy(int(n), window, addressOf)(
+				http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			if fault := answerAll(own, r); fault != nil {
 				t.Errorf("%s: %s: httprate: %v", test, r.text("name"), fault)
 			}
@@ -74,6 +76,15 @@ func TestLimits_PassVectorsOfHTTPRate(t *testing.T) {
 			s.record(test+": "+r.text("name"), incremented(r))
 		}
 	}
+}
+
+// addressOf returns the key by which httprate's tests tell clients apart.
+func addressOf(r *http.Request) (string, error) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	return httprate.CanonicalizeIP(host), nil
 }
 
 // answerAll sends the requests of a row and compares the answers.
@@ -157,7 +168,8 @@ func TestLimits_PassVectorsOfGoLimiter(t *testing.T) {
 // ownStore returns go-limiter's store for a row: it answers as its test wants, or the row was not read as it is meant.
 func ownStore(t *testing.T, r row) ululeStore {
 	t.Helper()
-	own, err := memorystore.New(&memorystore.Config{Tokens: uint64(r.number("tokens")), Interval: r.duration("interval")})
+	own, err := memorystore.New(&memorystore.Config{Tokens: uint64(r.number("tokens")),
+		Interval: r.duration("interval")})
 	if err != nil {
 		t.Fatal(err)
 	}

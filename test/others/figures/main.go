@@ -54,7 +54,8 @@ func run(dir, out string) error {
 		return err
 	}
 	d := document{
-		Commit: firstLine("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"), At: time.Now().UTC(),
+		Commit:  firstLine("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"),
+		At:      time.Now().UTC(),
 		Machine: machine{runtime.GOOS + "/" + runtime.GOARCH, processor(), runtime.NumCPU()},
 		Versions: map[string]string{"go": runtime.Version(), "redis": firstLine("redis-server", "--version"),
 			"python": firstLine("python3", "--version"), "node": firstLine("node", "--version")},
@@ -95,7 +96,8 @@ func print(w io.Writer, suites []figures.Suite) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "suite\tversion\tcases\tpass\tdiffer\tseconds\t")
 	for _, s := range suites {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%.1f\t\n", s.Name, s.Version, s.Cases, s.Passed, s.Cases-s.Passed, s.Seconds)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%.1f\t\n", s.Name, s.Version, s.Cases, s.Passed, s.Cases-s.Passed,
+			s.Seconds)
 	}
 	return table.Flush()
 }
