@@ -35,8 +35,10 @@ type suite struct {
 }
 
 // begin begins a suite, whose source is a Go module of go.mod, or a package of PyPI with its version behind "==".
+// Suites run beside each other, because most of them wait.
 func begin(t *testing.T, name, source string) *suite {
 	t.Helper()
+	t.Parallel()
 	s := &suite{t: t, began: time.Now(), allowed: allowedOf(t, name), known: map[string]bool{},
 		differed: map[string]bool{}}
 	source, version, _ := strings.Cut(source, "==")
