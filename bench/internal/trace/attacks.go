@@ -1,0 +1,69 @@
+package trace
+
+import "math/rand/v2"
+
+// AgainstSpaceSaving returns an attack on summaries in which a new key takes over the count of the lightest key. Keys
+// that come once raise that count all second long. Then each victim comes once, last, takes over the count, and keeps
+// it. So keys with one request a second seem hot.
+func AgainstSpaceSaving(seed uint64) *Trace {
+	const victims, hot, rate = 20, 3, 200
+	return shape{name: "against Space-Saving", seconds: 15, perSecond: 60_000, unique: true, hot: shapeHot,
+		about: "60,000 keys a second that come once, 20 victims once at each second's end, 3 keys with 200/s",
+		event: func(tick int, r *rand.Rand) (_, spread, last []int64) {
+			for k := range int64(hot) {
+				spread = repeat(spread, events+k, count(rate, r))
+			}
+			for k := range int64(victims) {
+				if tick*Tick%1000 == 1000-Tick {
+					last = append(last, events+hot+k)
+				}
+			}
+			return nil, spread, last
+		}}.make(seed)
+}
+
+// AgainstCountMin returns an attack on count-min sketches whose hash functions are known, as those of a library with
+// fixed seeds are. For each victim and each row of the sketch it has a key that shares the victim's cell in that row.
+// None of these keys is hot, but together they make the victim seem so. cell returns the cell of a key in a row.
+func AgainstCountMin(rows int, cell func(row int, key string) uint64, seed uint64) *Trace {
+	const victims, accomplice, own = 20, 92.0, 20.0
+	var keys []int64 // of accomplices
+	next := int64(events + victims)
+	for v := range int64(victims) {
+		for row := range rows {
+			for want := cell(row, key(events+v)); cell(row, key(next)) != want; {
+				next++
+			}
+			keys, next = append(keys, next), next+1
+		}
+	}
+	return shape{name: "against count-min", seconds: 30, perSecond: 12_000, hot: shapeHot,
+		about: "20 victims with 20/s; for each row of the sketch one key with 92/s that shares the victim's cell",
+		event: func(_ int, r *rand.Rand) (_, spread, _ []int64) {
+			for v := range int64(victims) {
+				spread = repeat(spread, events+v, count(own, r))
+			}
+			for _, k := range keys {
+				spread = repeat(spread, k, count(accomplice, r))
+			}
+			return nil, spread, nil
+		}}.make(seed)
+}
+
+// AgainstSampling returns an attack on windows that end: each key has all of its requests around the end of a window,
+// half of them on each side.
+func AgainstSampling(seed uint64) *Trace {
+	const keys, around, rate = 20, 1000 / Tick, 0.6 * shapeHot
+	return shape{name: "against sampling", seconds: 40, perSecond: 14_000, hot: shapeHot,
+		about: "every 5 s 20 new keys have 1.2 times the threshold, half in the second before and half in the next",
+		event: func(tick int, r *rand.Rand) (_, spread, _ []int64) {
+			const window = Window / Tick
+			set := int64(tick+around) / window
+			if into := (tick + around) % window; into < 2*around && set > 0 {
+				for k := range int64(keys) {
+					spread = repeat(spread, events+set*keys+k, count(rate, r))
+				}
+			}
+			return nil, spread, nil
+		}}.make(seed)
+}
