@@ -154,7 +154,7 @@ func render(dir string, r *results) (map[string][]byte, error) {
 	}
 	files := map[string][]byte{page: []byte(after)}
 	for name, p := range pictures(r) {
-		files[filepath.Join(dir, name)] = p.svg()
+		files[filepath.Join(dir, name)] = p.SVG()
 	}
 	return files, nil
 }

@@ -1,4 +1,5 @@
-package main
+// Package plot draws curves as SVG pictures of two plots, side by side, which documents show.
+package plot
 
 import (
 	"bytes"
@@ -31,63 +32,64 @@ const style = `<style>
 </style>
 `
 
-// picture is one file.
-type picture struct {
-	title  string
-	panels []panel
+// Picture is one file.
+type Picture struct {
+	Title  string
+	Panels []Panel
 }
 
-// panel is one plot. Points are at equal distances; xs has a label or "" for each.
-type panel struct {
-	title, xAxis, yAxis string
-	xs                  []string
-	ys                  scale
-	lines               []line
-	marks               []mark
+// Panel is one plot. Points are at equal distances; Xs has a label or "" for each.
+type Panel struct {
+	Title, XAxis, YAxis string
+	Xs                  []string
+	Ys                  Scale
+	Lines               []Line
+	Marks               []Mark
 }
 
-// scale is the y axis.
-type scale struct {
-	low, high float64
-	log       bool // then values below low are drawn at the bottom, as 0
-	ticks     []float64
+// Scale is the y axis.
+type Scale struct {
+	Low, High float64
+	Log       bool // then values below Low are drawn at the bottom, as 0
+	Ticks     []float64
 }
 
-// line is one curve. NaN leaves a point out.
-type line struct {
-	name string
-	ys   []float64
-	dots bool
+// Line is one curve. NaN leaves a point out.
+type Line struct {
+	Name string
+	Ys   []float64
+	Dots bool
 }
 
-// mark is a dotted line with a word at its right end, or at its left.
-type mark struct {
-	y     float64
-	words string
-	left  bool
+// Mark is a dotted line with a word at its right end, or at its left.
+type Mark struct {
+	Y     float64
+	Words string
+	Left  bool
 }
 
 // at returns the position of a value, 0 at the bottom and 1 at the top.
-func (s scale) at(v float64) float64 {
-	if s.log {
-		return min(1, max(0, (math.Log(max(v, s.low))-math.Log(s.low))/(math.Log(s.high)-math.Log(s.low))))
+func (s Scale) at(v float64) float64 {
+	if s.Log {
+		return min(1, max(0, (math.Log(max(v, s.Low))-math.Log(s.Low))/(math.Log(s.High)-math.Log(s.Low))))
 	}
-	return min(1, max(0, (v-s.low)/(s.high-s.low)))
+	return min(1, max(0, (v-s.Low)/(s.High-s.Low)))
 }
 
-func (p picture) svg() []byte {
+// SVG returns the file.
+func (p Picture) SVG() []byte {
 	rows := 0
-	for _, q := range p.panels {
-		rows = max(rows, len(q.lines))
+	for _, q := range p.Panels {
+		rows = max(rows, len(q.Lines))
 	}
 	height := legendTop + rows*lineHeight + 8
 	var b bytes.Buffer
 	fmt.Fprintf(&b,
-		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, width, height, html.EscapeString(p.title))
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, width, height, html.EscapeString(p.Title))
 	b.WriteString(style)
 	fmt.Fprintf(&b, `<rect class="ground" x=".5" y=".5" width="%d" height="%d" rx="6"/>`+"\n", width-1, height-1)
-	text(&b, "title", 16, 24, "start", p.title)
-	for i, q := range p.panels {
+	text(&b, "title", 16, 24, "start", p.Title)
+	for i, q := range p.Panels {
 		q.draw(&b, float64(62+i*(plotWidth+72)))
 	}
 	b.WriteString("</svg>\n")
@@ -100,39 +102,39 @@ func text(b *bytes.Buffer, class string, x, y float64, anchor, words string) {
 }
 
 // draw draws a panel with its left edge at left.
-func (p panel) draw(b *bytes.Buffer, left float64) {
-	x := func(i int) float64 { return left + 12 + (plotWidth-24)*float64(i)/float64(max(len(p.xs)-1, 1)) }
-	y := func(v float64) float64 { return plotTop + plotHeight*(1-p.ys.at(v)) }
-	text(b, "", left, plotTop-24, "start", p.title)
-	text(b, "small", left-44, plotTop-8, "start", p.yAxis)
-	for _, t := range p.ys.ticks {
+func (p Panel) draw(b *bytes.Buffer, left float64) {
+	x := func(i int) float64 { return left + 12 + (plotWidth-24)*float64(i)/float64(max(len(p.Xs)-1, 1)) }
+	y := func(v float64) float64 { return plotTop + plotHeight*(1-p.Ys.at(v)) }
+	text(b, "", left, plotTop-24, "start", p.Title)
+	text(b, "small", left-44, plotTop-8, "start", p.YAxis)
+	for _, t := range p.Ys.Ticks {
 		fmt.Fprintf(b, `<path class="grid" d="M%.1f %.1fh%d"/>`+"\n", left, y(t), plotWidth)
-		label := short(t)
-		if p.ys.log && t == p.ys.low {
+		label := Short(t)
+		if p.Ys.Log && t == p.Ys.Low {
 			label = "≤ " + label
 		}
 		text(b, "small", left-6, y(t)+4, "end", label)
 	}
 	fmt.Fprintf(b, `<path class="axis" d="M%.1f %dh%d"/>`+"\n", left, plotTop+plotHeight, plotWidth)
-	for i, label := range p.xs {
+	for i, label := range p.Xs {
 		if label != "" {
 			fmt.Fprintf(b, `<path class="axis" d="M%.1f %dv4"/>`+"\n", x(i), plotTop+plotHeight)
 			text(b, "small", x(i), plotTop+plotHeight+17, "middle", label)
 		}
 	}
-	text(b, "small", left+plotWidth/2, plotTop+plotHeight+34, "middle", p.xAxis)
-	for _, m := range p.marks {
-		fmt.Fprintf(b, `<path class="mark" d="M%.1f %.1fh%d"/>`+"\n", left, y(m.y), plotWidth)
+	text(b, "small", left+plotWidth/2, plotTop+plotHeight+34, "middle", p.XAxis)
+	for _, m := range p.Marks {
+		fmt.Fprintf(b, `<path class="mark" d="M%.1f %.1fh%d"/>`+"\n", left, y(m.Y), plotWidth)
 	}
-	for i, l := range p.lines {
+	for i, l := range p.Lines {
 		l.draw(b, i, x, y)
 		p.legend(b, i, left, l)
 	}
-	for _, m := range p.marks {
-		if m.left {
-			text(b, "note", left+2, y(m.y)-4, "start", m.words)
+	for _, m := range p.Marks {
+		if m.Left {
+			text(b, "note", left+2, y(m.Y)-4, "start", m.Words)
 		} else {
-			text(b, "note", left+plotWidth-2, y(m.y)-4, "end", m.words)
+			text(b, "note", left+plotWidth-2, y(m.Y)-4, "end", m.Words)
 		}
 	}
 }
@@ -140,10 +142,10 @@ func (p panel) draw(b *bytes.Buffer, left float64) {
 // look returns the class of the i-th line.
 func look(i int) string { return fmt.Sprintf("line c%d d%d", i%6, i%3) }
 
-func (l line) draw(b *bytes.Buffer, i int, x func(int) float64, y func(float64) float64) {
+func (l Line) draw(b *bytes.Buffer, i int, x func(int) float64, y func(float64) float64) {
 	fmt.Fprintf(b, `<path class="%s" d="`, look(i))
 	pen := byte('M')
-	for k, v := range l.ys {
+	for k, v := range l.Ys {
 		if math.IsNaN(v) {
 			pen = 'M'
 			continue
@@ -152,10 +154,10 @@ func (l line) draw(b *bytes.Buffer, i int, x func(int) float64, y func(float64) 
 		pen = 'L'
 	}
 	b.WriteString("\"/>\n")
-	if !l.dots {
+	if !l.Dots {
 		return
 	}
-	for k, v := range l.ys {
+	for k, v := range l.Ys {
 		if !math.IsNaN(v) {
 			dot(b, i, x(k), y(v))
 		}
@@ -169,17 +171,17 @@ func dot(b *bytes.Buffer, i int, x, y float64) {
 	fmt.Fprintf(b, `<path class="dot c%d" d="M%.1f %.1f%s"/>`+"\n", i%6, x, y-up, shapes[i%3])
 }
 
-func (p panel) legend(b *bytes.Buffer, i int, left float64, l line) {
+func (p Panel) legend(b *bytes.Buffer, i int, left float64, l Line) {
 	y := float64(legendTop + i*lineHeight)
 	fmt.Fprintf(b, `<path class="%s" d="M%.1f %.1fh28"/>`+"\n", look(i), left, y-4)
-	if l.dots {
+	if l.Dots {
 		dot(b, i, left+14, y-4)
 	}
-	text(b, "small", left+36, y, "start", l.name)
+	text(b, "small", left+36, y, "start", l.Name)
 }
 
-// short formats a number of an axis.
-func short(v float64) string {
+// Short formats a number of an axis.
+func Short(v float64) string {
 	switch {
 	case v >= 1e6:
 		return strconv.FormatFloat(v/1e6, 'f', -1, 64) + " M"
