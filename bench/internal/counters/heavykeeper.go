@@ -1,6 +1,9 @@
 package counters
 
-import "github.com/keilerkonzept/topk/sliding"
+import (
+	"github.com/keilerkonzept/topk"
+	"github.com/keilerkonzept/topk/sliding"
+)
 
 // HeavyKeeper is the sliding HeavyKeeper of github.com/keilerkonzept/topk, with slots of a second and a list of its
 // 256 top keys. Its hash functions have fixed seeds, and its chance has none, so its counts differ from run to run.
@@ -10,12 +13,28 @@ type HeavyKeeper struct {
 	now    int64 // the present second
 }
 
-// NewHeavyKeeper returns a sketch with three rows, as wide as the budget allows.
+// HeavyKeeperRows is the number of rows of a HeavyKeeper, and heavyKeeperTop the number of keys that it lists.
+const (
+	HeavyKeeperRows = 3
+	heavyKeeperTop  = 256
+)
+
+// heavyKeeperWidth returns the number of buckets of a row for a budget.
+func heavyKeeperWidth(budget int) int {
+	const bytesTop, bytesBucket = 100, 64
+	return max((budget-heavyKeeperTop*bytesTop)/bytesBucket/HeavyKeeperRows, 16)
+}
+
+// HeavyKeeperCell returns the function that returns the bucket of a key in a row.
+func HeavyKeeperCell(budget int) func(row int, key string) uint64 {
+	width := heavyKeeperWidth(budget)
+	return func(row int, key string) uint64 { return uint64(topk.BucketIndex(key, row, width)) }
+}
+
+// NewHeavyKeeper returns a sketch as wide as the budget allows.
 func NewHeavyKeeper(c Config) *HeavyKeeper {
-	const top, bytesTop, depth, bytesBucket = 256, 100, 3, 64
-	width := max((c.Budget-top*bytesTop)/bytesBucket/depth, 16)
-	return &HeavyKeeper{sketch: sliding.New(top, slots, sliding.WithWidth(width), sliding.WithDepth(depth)),
-		hot: float64(c.Hot)}
+	return &HeavyKeeper{sketch: sliding.New(heavyKeeperTop, slots, sliding.WithDepth(HeavyKeeperRows),
+		sliding.WithWidth(heavyKeeperWidth(c.Budget))), hot: float64(c.Hot)}
 }
 
 // Add adds the requests, and turns the slots of seconds that end.

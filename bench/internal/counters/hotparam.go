@@ -29,12 +29,14 @@ rules:
 
 // NewHotparam returns the detector with a rule for keys such as "item?id=1".
 func NewHotparam(c Config) *Hotparam {
-	const bytesCounter = 176
+	// Package detect takes at most 200 bytes a counter, and something for the keys that are hot or near.
+	const bytesCounter, bytesHot = 200, 64 << 10
 	set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, hotparamRule, float64(c.Hot)/slots))
 	if err != nil {
 		panic(err) // a mistake of this package
 	}
-	return &Hotparam{detector: detect.New(set, detect.Options{Counters: max(c.Budget/bytesCounter, 16)}), hot: c.Hot}
+	size := max((c.Budget-bytesHot)/bytesCounter, 16)
+	return &Hotparam{detector: detect.New(set, detect.Options{Counters: size}), hot: c.Hot}
 }
 
 // Add passes the requests on as counts of their seconds, in batches as a packet or record has them.

@@ -22,29 +22,61 @@ func AgainstSpaceSaving(seed uint64) *Trace {
 		}}.make(seed)
 }
 
-// AgainstCountMin returns an attack on count-min sketches whose hash functions are known, as those of a library with
-// fixed seeds are. For each victim and each row of the sketch it has a key that shares the victim's cell in that row.
-// None of these keys is hot, but together they make the victim seem so. cell returns the cell of a key in a row.
-func AgainstCountMin(rows int, cell func(row int, key string) uint64, seed uint64) *Trace {
-	const victims, accomplice, own = 20, 92.0, 20.0
-	var keys []int64 // of accomplices
-	next := int64(events + victims)
-	for v := range int64(victims) {
+// Cell returns the cell of a key in a row of a sketch. An attacker knows it if the sketch's hash functions are known,
+// as those of a library with fixed seeds are.
+type Cell func(row int, key string) uint64
+
+// sharers returns, for each key of an event and each row of a sketch, a number whose key shares the key's cell there.
+func sharers(keys int64, rows int, cell Cell) (numbers []int64) {
+	next := events + keys
+	for k := range keys {
 		for row := range rows {
-			for want := cell(row, key(events+v)); cell(row, key(next)) != want; {
+			for want := cell(row, key(events+k)); cell(row, key(next)) != want; {
 				next++
 			}
-			keys, next = append(keys, next), next+1
+			numbers, next = append(numbers, next), next+1
 		}
 	}
+	return numbers
+}
+
+// The rate of keys that must stay below the threshold.
+const belowHot = 0.92 * shapeHot * 1000 / Window
+
+// AgainstCountMin returns an attack on count-min sketches. For each victim and each row of the sketch it has a key that
+// shares the victim's cell in that row. None of these keys is hot, but together they make the victim seem so.
+func AgainstCountMin(rows int, cell Cell, seed uint64) *Trace {
+	const victims, own = 20, 20
+	others := sharers(victims, rows, cell)
 	return shape{name: "against count-min", seconds: 30, perSecond: 12_000, hot: shapeHot,
-		about: "20 victims with 20/s; for each row of the sketch one key with 92/s that shares the victim's cell",
+		about: "20 victims with 20/s; for each row of the sketch a key with 92/s that shares the victim's cell",
 		event: func(_ int, r *rand.Rand) (_, spread, _ []int64) {
 			for v := range int64(victims) {
 				spread = repeat(spread, events+v, count(own, r))
 			}
-			for _, k := range keys {
-				spread = repeat(spread, k, count(accomplice, r))
+			for _, k := range others {
+				spread = repeat(spread, k, count(belowHot, r))
+			}
+			return nil, spread, nil
+		}}.make(seed)
+}
+
+// AgainstHeavyKeeper returns an attack on sketches that leave a cell to the key that has it, such as HeavyKeeper. In
+// each row of the sketch the cell of a key that is to be hidden is taken by another key, which is not hot, before the
+// hidden key begins.
+func AgainstHeavyKeeper(rows int, cell Cell, seed uint64) *Trace {
+	const hidden, rate, from = 10, 300, 10 * 1000 / Tick
+	others := sharers(hidden, rows, cell)
+	return shape{name: "against HeavyKeeper", seconds: 30, perSecond: 14_000, hot: shapeHot,
+		about: "for each row of the sketch a key with 92/s takes the cell of one of 10 keys, which begin in second 10, with 300/s",
+		event: func(tick int, r *rand.Rand) (_, spread, _ []int64) {
+			for _, k := range others {
+				spread = repeat(spread, k, count(belowHot, r))
+			}
+			for k := range int64(hidden) {
+				if tick >= from {
+					spread = repeat(spread, events+k, count(rate, r))
+				}
 			}
 			return nil, spread, nil
 		}}.make(seed)

@@ -50,7 +50,15 @@ func (s shape) make(seed uint64) *Trace {
 	return t
 }
 
-// count returns how many of a rate's requests fall into a tick, by chance if not a whole number.
+// poisson returns how many requests of a rate fall into a tick by chance.
+func poisson(perSecond float64, r *rand.Rand) (n int) {
+	for left := r.ExpFloat64(); left < perSecond*Tick/1000; left += r.ExpFloat64() {
+		n++
+	}
+	return n
+}
+
+// count returns the number of requests of a rate in a tick, by chance only if that is not a whole number.
 func count(perSecond float64, r *rand.Rand) int {
 	whole, part := math.Modf(max(perSecond, 0) * Tick / 1000)
 	if r.Float64() < part {
@@ -96,7 +104,7 @@ func flashCrowd() shape {
 				default:
 					rate = top * math.Exp2(rises+stays-since)
 				}
-				spread = repeat(spread, events+int64(k), count(rate, r))
+				spread = repeat(spread, events+int64(k), poisson(rate, r))
 			}
 			return nil, spread, nil
 		}}
@@ -110,7 +118,7 @@ func rotatingSet() shape {
 		event: func(tick int, r *rand.Rand) (_, spread, _ []int64) {
 			set := int64(tick * Tick / 1000 / every)
 			for k := range int64(hot) {
-				spread = repeat(spread, events+set*hot+k, count(rate, r))
+				spread = repeat(spread, events+set*hot+k, poisson(rate, r))
 			}
 			return nil, spread, nil
 		}}
@@ -124,7 +132,7 @@ func slowBurn() shape {
 		event: func(tick int, r *rand.Rand) (_, spread, _ []int64) {
 			for k := range int64(keys) {
 				part := (float64(tick)*Tick/1000 - float64(k)/2) / lasts
-				spread = repeat(spread, events+k, count(low+(high-low)*min(max(part, 0), 1), r))
+				spread = repeat(spread, events+k, poisson(low+(high-low)*min(max(part, 0), 1), r))
 			}
 			return nil, spread, nil
 		}}
@@ -138,7 +146,7 @@ func uniqueFlood() shape {
 		event: func(tick int, r *rand.Rand) (_, spread, _ []int64) {
 			for k := range int64(keys) {
 				if tick >= from {
-					spread = repeat(spread, events+k, count(rate, r))
+					spread = repeat(spread, events+k, poisson(rate, r))
 				}
 			}
 			return nil, spread, nil

@@ -18,7 +18,8 @@ import (
 
 func everyTrace(seed uint64) []*Trace {
 	cell := func(row int, key string) uint64 { return uint64(len(key)+row) % 2 }
-	return append(Shapes(seed), AgainstSpaceSaving(seed), AgainstCountMin(2, cell, seed), AgainstSampling(seed),
+	return append(Shapes(seed), AgainstSpaceSaving(seed), AgainstCountMin(2, cell, seed),
+		AgainstHeavyKeeper(2, cell, seed), AgainstSampling(seed),
 		Clocked("steady", "", Zipfian(20_000, seed), 5000, false, seed),
 		Clocked("bursts", "", Latest(20_000, 1000, seed), 5000, true, seed),
 		Clocked("hotspot", "", Hotspot(20_000, seed), 5000, true, seed))
@@ -36,7 +37,7 @@ func TestTrace_IsMadeFromItsSeed(t *testing.T) {
 		if !slices.IsSortedFunc(tr.Requests, func(a, b Request) int { return int(a.At - b.At) }) {
 			t.Errorf("%s: time steps back", tr.Name)
 		}
-		if tr.Hot < 50 || tr.About == "" && i < 7 {
+		if tr.Hot < 50 || tr.About == "" && i < 8 {
 			t.Errorf("%s is hot from %d on: %q", tr.Name, tr.Hot, tr.About)
 		}
 	}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
+)
+
+// results holds all measurements: results.json.
+type results struct {
+	Seed     uint64            `json:"seed"`
+	Commit   string            `json:"commit"`
+	Machine  string            `json:"machine"`
+	Load     string            `json:"load"` // of the machine, before and after
+	Took     string            `json:"took"` // downloads and builds not counted
+	Versions map[string]string `json:"versions"`
+	Traces   []traceFacts      `json:"traces"`
+	Scores   []row             `json:"scores"` // with the common budget
+	Sizes    []row             `json:"sizes"`  // of some traces, with other budgets
+	Costs    []cost            `json:"costs"`
+}
+
+// traceFacts describe a trace.
+type traceFacts struct {
+	Name     string  `json:"name"`
+	About    string  `json:"about"`
+	Requests int     `json:"requests"`
+	Keys     int     `json:"keys"`
+	Seconds  float64 `json:"seconds"`
+	Hot      int     `json:"hot"`
+}
+
+// row is the score of a contender on a trace with a budget.
+type row struct {
+	Trace     string `json:"trace"`
+	Contender string `json:"contender"`
+	Budget    int    `json:"budget"`
+	Bytes     int    `json:"bytes"` // as the collector finds at the end
+	score
+}
+
+func load(dir string) (*results, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "results.json"))
+	if err != nil {
+		return nil, fmt.Errorf("hot: %w; measure first, without -draw", err)
+	}
+	var r results
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("hot: results.json: %w", err)
+	}
+	return &r, nil
+}
+
+// save writes results.json.
+func (r *results) save(dir string) error {
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("hot: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644)
+}
+
+// write writes the tables of the page, and the pictures.
+func write(dir string, r *results) error {
+	files, err := render(dir, r)
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			return fmt.Errorf("hot: %w", err)
+		}
+	}
+	return nil
+}
+
+// render returns the files that are made from results, by name.
+func render(dir string, r *results) (map[string][]byte, error) {
+	page := filepath.Join(dir, "RESULTS.md")
+	before, err := os.ReadFile(page)
+	if err != nil {
+		return nil, fmt.Errorf("hot: %w", err)
+	}
+	after, err := measure.WithTables(string(before), "bench/hot", tables(r))
+	if err != nil {
+		return nil, fmt.Errorf("hot: %s: %w", page, err)
+	}
+	files := map[string][]byte{page: []byte(after)}
+	for name, p := range pictures(r) {
+		files[filepath.Join(dir, name)] = p.SVG()
+	}
+	return files, nil
+}
