@@ -4,7 +4,7 @@ package counters
 // counters. It differs from the truth by at most the sum of the lightest counts, Error, in either direction: a second
 // in which the key has no counter adds nothing.
 type SpaceSaving struct {
-	ring [slots]*summary
+	ring [slots]*Summary
 	now  int64 // the present second
 	hot  int
 	sums map[string]int // used by Hot again and again
@@ -15,7 +15,7 @@ func NewSpaceSaving(c Config) *SpaceSaving {
 	const bytesCounter = 100
 	s := &SpaceSaving{hot: c.Hot, sums: map[string]int{}}
 	for i := range s.ring {
-		s.ring[i] = newSummary(c.Budget / bytesCounter / slots)
+		s.ring[i] = NewSummary(c.Budget / bytesCounter / slots)
 	}
 	return s
 }
@@ -24,14 +24,14 @@ func NewSpaceSaving(c Config) *SpaceSaving {
 func (s *SpaceSaving) Add(requests []Request) {
 	for i := range requests {
 		s.advance(requests[i].At / second)
-		s.ring[s.now%slots].add(requests[i].Key)
+		s.ring[s.now%slots].Add(requests[i].Key, 1)
 	}
 }
 
 func (s *SpaceSaving) advance(now int64) {
 	for s.now = max(s.now, now-slots); s.now < now; {
 		s.now++
-		s.ring[s.now%slots].clear()
+		s.ring[s.now%slots].Clear()
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *SpaceSaving) Sum(key string) (n int) {
 // Error returns the maximum difference of a sum from the truth.
 func (s *SpaceSaving) Error() (n int) {
 	for _, one := range s.ring {
-		n += int(one.lightest())
+		n += int(one.Lightest())
 	}
 	return n
 }

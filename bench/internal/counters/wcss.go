@@ -3,8 +3,8 @@ package counters
 // WCSS is Window Compact Space Saving (Ben Basat, Einziger, Friedman and Kassner, "Heavy Hitters in Streams and
 // Sliding Windows", 2016). The window is divided into as many blocks as there are counters. A Space-Saving summary
 // counts the present frame, which is as long as a window, and is then emptied. Each time that a count of the summary
-// reaches a multiple of the block size, the key overflows: this is recorded with the block, and forgotten when the block
-// leaves the window. The count of a key is its overflows in the window and two more, times the block size, and the rest
+// reaches a multiple of the block size, the key overflows: this is recorded with the block, and forgotten when the
+// block leaves the window. The count of a key is its overflows in the window and two more, times the block size, and the rest
 // of the summary's count. It is never too low, and too high by at most four block sizes.
 //
 // The paper's window holds the last W requests, and a block W/k of them. Here the window is one of time, and so is a
@@ -17,7 +17,7 @@ type WCSS struct {
 	size      int64   // the block size, in requests
 	length    float64 // of a block, in milliseconds
 	block     int64   // the present block since the beginning
-	frame     *summary
+	frame     *Summary
 	blocks    [][]string // the keys that overflowed, by block; a ring
 	overflows map[string]int32
 }
@@ -30,7 +30,7 @@ func NewWCSS(c Config) *WCSS {
 
 // newWCSS returns a counter with k counters for a window with at most peak requests.
 func newWCSS(hot, k, peak int, window float64) *WCSS {
-	return &WCSS{hot: hot, size: int64(max((peak+k-1)/k, 1)), length: window / float64(k), frame: newSummary(k),
+	return &WCSS{hot: hot, size: int64(max((peak+k-1)/k, 1)), length: window / float64(k), frame: NewSummary(k),
 		blocks: make([][]string, k+1), overflows: map[string]int32{}}
 }
 
@@ -43,7 +43,7 @@ func (w *WCSS) Add(requests []Request) {
 }
 
 func (w *WCSS) add(key string) {
-	if int64(w.frame.add(key))%w.size == 0 {
+	if int64(w.frame.Add(key, 1))%w.size == 0 {
 		at := w.block % int64(len(w.blocks))
 		w.blocks[at] = append(w.blocks[at], key)
 		w.overflows[key]++
@@ -55,7 +55,7 @@ func (w *WCSS) advance(now float64) {
 	k := int64(len(w.blocks) - 1)
 	for block := int64(now / w.length); w.block < block; {
 		if w.block++; w.block%k == 0 {
-			w.frame.clear()
+			w.frame.Clear()
 		}
 		oldest := &w.blocks[w.block%int64(len(w.blocks))]
 		for _, key := range *oldest {
