@@ -5,7 +5,7 @@ GO ?= go
 ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help check demo flood build test test-long race integration busy nightly others benchmarks mutate mutants lint bench peers fuzz fleet soak incident tab pictures sites expensive expensive-postgres upstreams evasion snapshot clean
+.PHONY: help check demo flood build test test-long race integration busy nightly others benchmarks mutate mutants lint bench benchmark peers fuzz fleet soak incident tab pictures sites expensive expensive-postgres upstreams evasion snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,6 +88,9 @@ bench: ## benchmarks of the hot path, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./internal/canon/ ./internal/rules/ ./internal/counting/tally/ \
 	    ./hotparam/limit/ ./internal/hotset/ ./internal/detection/window/ ./internal/deciding/gate/ \
 	    ./internal/serving/middleware/ ./internal/transport/statsd/ ./internal/operator/replay/
+
+benchmark: ## hot keys found by eight ways, on traces of others and attacks (bench/hot); mvn gets two traces; ten minutes
+	cd bench && $(GO) run ./hot
 
 peers: ## comparisons with other libraries and servers; about ten minutes, needs redis-server and npm
 	cd bench && $(GO) vet ./... && $(GO) test ./...

@@ -149,7 +149,8 @@ func surgePicture(r *results) plot.Picture {
 		}
 		for _, o := range r.Criteria {
 			if strings.HasPrefix(o.Situation, situation) {
-				p.Lines = []plot.Line{{Name: "the key; by surge: " + o.Said[2] + "; by rate: " + o.Said[0], Ys: o.Track}}
+				name := "the key; by surge: " + o.Said[2] + "; by rate: " + o.Said[0]
+				p.Lines = []plot.Line{{Name: name, Ys: o.Track}}
 				p.Xs = make([]string, len(o.Track))
 			}
 		}

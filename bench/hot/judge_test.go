@@ -134,7 +134,8 @@ func TestJudge_MarksWrongContendersDown(t *testing.T) {
 	tr := plantedTrace()
 	known := truthOf(tr)
 	score := func(change func(int64, []counters.Count) []counters.Count) score {
-		return scoreTrace(requestsOf(tr), known, tr.Hot, planted{counters.NewExact(counters.Config{Hot: tr.Hot}), change})
+		exact := counters.NewExact(counters.Config{Hot: tr.Hot})
+		return scoreTrace(requestsOf(tr), known, tr.Hot, planted{exact, change})
 	}
 	perfect := score(func(_ int64, all []counters.Count) []counters.Count { return all })
 	if want := (scoreOf{1, 1, 1, 0, 1, 0, 0, 0, 0}); perfect.figures() != want || perfect.Episodes != 3 {
@@ -236,7 +237,8 @@ func TestAttacks_HurtTheContenderTheyAreFor(t *testing.T) {
 		on    string
 		hurts func(score) bool
 	}{
-		{trace.AgainstSpaceSaving(1), "Space-Saving", func(s score) bool { return s.Precision < 0.5 && s.Alarms >= 20 }},
+		{trace.AgainstSpaceSaving(1), "Space-Saving",
+			func(s score) bool { return s.Precision < 0.5 && s.Alarms >= 20 }},
 		{trace.AgainstCountMin(counters.CountMinRows, counters.CountMinCell, 1), "count-min",
 			func(s score) bool { return s.Precision < 0.5 && s.Alarms >= 20 }},
 		{trace.AgainstHeavyKeeper(counters.HeavyKeeperRows, counters.HeavyKeeperCell(budget), 1), "HeavyKeeper",

@@ -116,7 +116,8 @@ func study(all []*trace.Trace, o options) (*results, error) {
 	}
 	defer exact.remove()
 	began := time.Now()
-	r := &results{Seed: o.seed, Machine: measure.Machine(), Load: measure.Load(), Versions: versions(), Commit: commit()}
+	r := &results{Seed: o.seed, Machine: measure.Machine(), Load: measure.Load(), Versions: versions(),
+		Commit: commit()}
 	var worth []*trace.Trace
 	for _, t := range all {
 		if err := r.compare(t, exact, o); err != nil {
@@ -136,7 +137,8 @@ func study(all []*trace.Trace, o options) (*results, error) {
 
 // compare scores all contenders on a trace.
 func (r *results) compare(t *trace.Trace, exact exactProgram, o options) error {
-	r.Traces = append(r.Traces, traceFacts{t.Name, t.About, len(t.Requests), len(t.Keys), float64(t.Ends()) / 1000, t.Hot})
+	seconds := float64(t.Ends()) / 1000
+	r.Traces = append(r.Traces, traceFacts{t.Name, t.About, len(t.Requests), len(t.Keys), seconds, t.Hot})
 	known, err := exact.count(t)
 	if err != nil {
 		return err
@@ -155,8 +157,9 @@ func (r *results) compare(t *trace.Trace, exact exactProgram, o options) error {
 			one.Bytes = max(heap()-before, 0)
 			runtime.KeepAlive(counter)
 			if size == budget {
-				fmt.Fprintf(os.Stderr, "%s, %s: recall %.3f, precision %.3f, error %.4f, at once %.2f, %d false alarms\n",
-					t.Name, c.Name, one.Recall, one.Precision, one.Error, one.AtOnce, one.Alarms)
+				fmt.Fprintf(os.Stderr,
+					"%s, %s: recall %.3f, precision %.3f, error %.4f, at once %.2f, %d false alarms\n", t.Name,
+					c.Name, one.Recall, one.Precision, one.Error, one.AtOnce, one.Alarms)
 				r.Scores = append(r.Scores, one)
 			}
 			if sized[t.Name] {

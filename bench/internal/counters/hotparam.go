@@ -14,17 +14,15 @@ import (
 // start is the wall time at which a trace begins.
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// Hotparam is the detector of this project, as the aggregator runs it. A key is hot if it is in the hot set and has
-// the rate now, because the hot set also holds keys that are cooling.
+// Hotparam is the detector of this project, as the aggregator runs it, without the time in which a key cools.
 type Hotparam struct {
 	detector *detect.Detector
 	batch    []hottype.Count
-	hot      int
 }
 
 const hotparamRule = `
 rules:
-  - {name: item, match: {path: /item}, params: [id], hot: {rate: %g, window: 5s, max_hot: 1000, cooldown: 0s}}
+  - {name: item, match: {path: /item}, params: [id], hot: {rate: %g, window: 5s, max_hot: 1000, release_ratio: 1, cooldown: 0s}}
 `
 
 // NewHotparam returns the detector with a rule for keys such as "item?id=1".
@@ -36,7 +34,7 @@ func NewHotparam(c Config) *Hotparam {
 		panic(err) // a mistake of this package
 	}
 	size := max((c.Budget-bytesHot)/bytesCounter, 16)
-	return &Hotparam{detector: detect.New(set, detect.Options{Counters: size}), hot: c.Hot}
+	return &Hotparam{detector: detect.New(set, detect.Options{Counters: size})}
 }
 
 // Add passes the requests on as counts of their seconds, in batches as a packet or record has them.
@@ -54,9 +52,7 @@ func (h *Hotparam) Add(requests []Request) {
 func (h *Hotparam) Hot(now int64, to []Count) []Count {
 	set, _ := h.detector.Tick(start.Add(time.Duration(now)*time.Millisecond - 1))
 	for i := range set.Keys {
-		if n := math.Round(set.Keys[i].Rate * slots); n >= float64(h.hot) {
-			to = append(to, Count{string(set.Keys[i].Key), n})
-		}
+		to = append(to, Count{string(set.Keys[i].Key), math.Round(set.Keys[i].Rate * slots)})
 	}
 	return to
 }

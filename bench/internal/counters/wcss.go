@@ -4,8 +4,8 @@ package counters
 // Sliding Windows", 2016). The window is divided into as many blocks as there are counters. A Space-Saving summary
 // counts the present frame, which is as long as a window, and is then emptied. Each time that a count of the summary
 // reaches a multiple of the block size, the key overflows: this is recorded with the block, and forgotten when the
-// block leaves the window. The count of a key is its overflows in the window and two more, times the block size, and the rest
-// of the summary's count. It is never too low, and too high by at most four block sizes.
+// block leaves the window. The count of a key is its overflows in the window and two more, times the block size, and
+// the rest of the summary's count. It is never too low, and too high by at most four block sizes.
 //
 // The paper's window holds the last W requests, and a block W/k of them. Here the window is one of time, and so is a
 // block. The block size, at which a key overflows, is that part of the peak number of requests, which has to be known.

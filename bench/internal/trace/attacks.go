@@ -5,7 +5,9 @@ import "math/rand/v2"
 // AgainstSpaceSaving returns an attack on summaries in which a new key takes over the count of the lightest key. Keys
 // that come once raise that count all second long. Then each victim comes once, last, takes over the count, and keeps
 // it. So keys with one request a second seem hot.
-func AgainstSpaceSaving(seed uint64) *Trace {
+func AgainstSpaceSaving(seed uint64) *Trace { return againstSpaceSaving().make(seed) }
+
+func againstSpaceSaving() shape {
 	const victims, hot, rate = 20, 3, 200
 	return shape{name: "against Space-Saving", seconds: 15, perSecond: 60_000, unique: true, hot: shapeHot,
 		about: "60,000 keys a second that come once, 20 victims once at each second's end, 3 keys with 200/s",
@@ -19,7 +21,7 @@ func AgainstSpaceSaving(seed uint64) *Trace {
 				}
 			}
 			return nil, spread, last
-		}}.make(seed)
+		}}
 }
 
 // Cell returns the cell of a key in a row of a sketch. An attacker knows it if the sketch's hash functions are known,
@@ -45,7 +47,9 @@ const belowHot = 0.92 * shapeHot * 1000 / Window
 
 // AgainstCountMin returns an attack on count-min sketches. For each victim and each row of the sketch it has a key that
 // shares the victim's cell in that row. None of these keys is hot, but together they make the victim seem so.
-func AgainstCountMin(rows int, cell Cell, seed uint64) *Trace {
+func AgainstCountMin(rows int, cell Cell, seed uint64) *Trace { return againstCountMin(rows, cell).make(seed) }
+
+func againstCountMin(rows int, cell Cell) shape {
 	const victims, own = 20, 20
 	others := sharers(victims, rows, cell)
 	return shape{name: "against count-min", seconds: 30, perSecond: 12_000, hot: shapeHot,
@@ -58,17 +62,21 @@ func AgainstCountMin(rows int, cell Cell, seed uint64) *Trace {
 				spread = repeat(spread, k, count(belowHot, r))
 			}
 			return nil, spread, nil
-		}}.make(seed)
+		}}
 }
 
 // AgainstHeavyKeeper returns an attack on sketches that leave a cell to the key that has it, such as HeavyKeeper. In
 // each row of the sketch the cell of a key that is to be hidden is taken by another key, which is not hot, before the
 // hidden key begins.
 func AgainstHeavyKeeper(rows int, cell Cell, seed uint64) *Trace {
+	return againstHeavyKeeper(rows, cell).make(seed)
+}
+
+func againstHeavyKeeper(rows int, cell Cell) shape {
 	const hidden, rate, from = 10, 300, 10 * 1000 / Tick
 	others := sharers(hidden, rows, cell)
 	return shape{name: "against HeavyKeeper", seconds: 30, perSecond: 14_000, hot: shapeHot,
-		about: "for each row of the sketch a key with 92/s takes the cell of one of 10 keys, which begin in second 10, with 300/s",
+		about: "10 keys with 300/s begin in second 10; for each row of the sketch a key with 92/s has taken their cell",
 		event: func(tick int, r *rand.Rand) (_, spread, _ []int64) {
 			for _, k := range others {
 				spread = repeat(spread, k, count(belowHot, r))
@@ -79,12 +87,14 @@ func AgainstHeavyKeeper(rows int, cell Cell, seed uint64) *Trace {
 				}
 			}
 			return nil, spread, nil
-		}}.make(seed)
+		}}
 }
 
 // AgainstSampling returns an attack on windows that end: each key has all of its requests around the end of a window,
 // half of them on each side.
-func AgainstSampling(seed uint64) *Trace {
+func AgainstSampling(seed uint64) *Trace { return againstSampling().make(seed) }
+
+func againstSampling() shape {
 	const keys, around, rate = 20, 1000 / Tick, 0.6 * shapeHot
 	return shape{name: "against sampling", seconds: 40, perSecond: 14_000, hot: shapeHot,
 		about: "every 5 s 20 new keys have 1.2 times the threshold, half in the second before and half in the next",
@@ -97,5 +107,5 @@ func AgainstSampling(seed uint64) *Trace {
 				}
 			}
 			return nil, spread, nil
-		}}.make(seed)
+		}}
 }

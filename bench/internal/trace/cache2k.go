@@ -13,8 +13,8 @@ import (
 const SimulatorArtifact = "com.github.ben-manes.caffeine:simulator:3.2.2"
 
 // Attribution names the authors of the traces of cache2k, as their licence asks.
-const Attribution = `The traces web07 and web12 are "Normalized access trace (HTTP requests) on a product detail page", ` +
-	`copyrighted by headissue GmbH, Jens Wilke, under CC BY 4.0, as resources of ` + SimulatorArtifact +
+const Attribution = `The traces web07 and web12 are "Normalized access trace (HTTP requests) on a product detail ` +
+	`page", copyrighted by headissue GmbH, Jens Wilke, under CC BY 4.0, as resources of ` + SimulatorArtifact +
 	`. A clock and clients were added.`
 
 // Cache2k returns the keys of a trace of cache2k, "web07" or "web12", in the order of the requests. jar is the file of

@@ -43,7 +43,8 @@ func (s shape) make(seed uint64) *Trace {
 			if s.crowd {
 				client = uint32(len(t.Requests))
 			}
-			t.Requests = append(t.Requests, Request{int32(tick*Tick + i*Tick/len(numbers)), keys.number(number), client})
+			at := int32(tick*Tick + i*Tick/len(numbers))
+			t.Requests = append(t.Requests, Request{at, keys.number(number), client})
 		}
 	}
 	t.Keys = keys.list

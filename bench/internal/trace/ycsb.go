@@ -16,7 +16,8 @@ func ycsbSource(seed uint64, name string) *rand.Rand {
 
 // Zipfian returns numbers of YCSB's generator "zipfian", with its own exponent of 0.99.
 func Zipfian(n int, seed uint64) []int64 {
-	return draw(n, ycsbSource(seed, "zipfian"), generator.NewZipfianWithItems(ycsbItems, generator.ZipfianConstant).Next)
+	items := generator.NewZipfianWithItems(ycsbItems, generator.ZipfianConstant)
+	return draw(n, ycsbSource(seed, "zipfian"), items.Next)
 }
 
 // Hotspot returns numbers of YCSB's generator "hotspot": 100 items have 80 % of the requests.
