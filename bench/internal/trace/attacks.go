@@ -47,7 +47,9 @@ const belowHot = 0.92 * shapeHot * 1000 / Window
 
 // AgainstCountMin returns an attack on count-min sketches. For each victim and each row of the sketch it has a key that
 // shares the victim's cell in that row. None of these keys is hot, but together they make the victim seem so.
-func AgainstCountMin(rows int, cell Cell, seed uint64) *Trace { return againstCountMin(rows, cell).make(seed) }
+func AgainstCountMin(rows int, cell Cell, seed uint64) *Trace {
+	return againstCountMin(rows, cell).make(seed)
+}
 
 func againstCountMin(rows int, cell Cell) shape {
 	const victims, own = 20, 20
