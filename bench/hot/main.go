@@ -19,7 +19,7 @@ import (
 const budget = 256 << 10
 
 // budgets are those of the traces of which the error is measured with several.
-var budgets = []int{64 << 10, 128 << 10, budget, 512 << 10, 1 << 20, 2 << 20}
+var budgets = []int{32 << 10, 64 << 10, 128 << 10, budget, 512 << 10, 1 << 20, 2 << 20}
 
 // sized and costly hold the traces that are measured with several budgets, and those whose cost is measured.
 var (

@@ -27,14 +27,13 @@ rules:
 
 // NewHotparam returns the detector with a rule for keys such as "item?id=1".
 func NewHotparam(c Config) *Hotparam {
-	// Package detect takes at most 200 bytes a counter, and something for the keys that are hot or near.
-	const bytesCounter, bytesHot = 200, 64 << 10
+	// Package detect takes at most 200 bytes a counter. A third more is for the keys that are hot or nearly so.
+	const bytesCounter = 267
 	set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, hotparamRule, float64(c.Hot)/slots))
 	if err != nil {
 		panic(err) // a mistake of this package
 	}
-	size := max((c.Budget-bytesHot)/bytesCounter, 16)
-	return &Hotparam{detector: detect.New(set, detect.Options{Counters: size})}
+	return &Hotparam{detector: detect.New(set, detect.Options{Counters: max(c.Budget/bytesCounter, 16)})}
 }
 
 // Add passes the requests on as counts of their seconds, in batches as a packet or record has them.

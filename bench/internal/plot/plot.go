@@ -24,11 +24,11 @@ const (
 const style = `<style>
 .ground{fill:#fff;stroke:#d0d7de}text{font:12px system-ui,sans-serif;fill:#1f2328}.title{font-size:14px;font-weight:600}.small{font-size:11px;fill:#57606a}
 .grid{stroke:#e4e8ec}.axis{stroke:#8c959f}.mark{stroke:#57606a;stroke-dasharray:2 3}path{fill:none}.line{stroke-width:2}
-.c0{stroke:#0969da}.c1{stroke:#bc4c00}.c2{stroke:#1a7f37}.c3{stroke:#8250df}.c4{stroke:#cf222e}.c5{stroke:#57606a}
+.c0{stroke:#0969da}.c1{stroke:#bc4c00}.c2{stroke:#1a7f37}.c3{stroke:#8250df}.c4{stroke:#cf222e}.c5{stroke:#57606a}.c6{stroke:#bf8700}
 
 .note{fill:#57606a;font-size:11px;paint-order:stroke;stroke:#fff;stroke-width:4px}.dot{stroke-width:1.5;fill:#fff}.d1{stroke-dasharray:7 4}.d2{stroke-dasharray:2 3}
 @media(prefers-color-scheme:dark){.ground{fill:#0d1117;stroke:#30363d}text{fill:#e6edf3}.small{fill:#8d96a0}.grid{stroke:#21262d}.axis{stroke:#6e7681}.mark{stroke:#8d96a0}
-.c0{stroke:#58a6ff}.c1{stroke:#f0883e}.c2{stroke:#3fb950}.c3{stroke:#bc8cff}.c4{stroke:#ff7b72}.c5{stroke:#8d96a0}.dot{fill:#0d1117}.note{fill:#8d96a0;stroke:#0d1117}}
+.c0{stroke:#58a6ff}.c1{stroke:#f0883e}.c2{stroke:#3fb950}.c3{stroke:#bc8cff}.c4{stroke:#ff7b72}.c5{stroke:#8d96a0}.c6{stroke:#d4a72c}.dot{fill:#0d1117}.note{fill:#8d96a0;stroke:#0d1117}}
 </style>
 `
 
@@ -140,7 +140,7 @@ func (p Panel) draw(b *bytes.Buffer, left float64) {
 }
 
 // look returns the class of the i-th line.
-func look(i int) string { return fmt.Sprintf("line c%d d%d", i%6, i%3) }
+func look(i int) string { return fmt.Sprintf("line c%d d%d", i%7, i%3) }
 
 func (l Line) draw(b *bytes.Buffer, i int, x func(int) float64, y func(float64) float64) {
 	fmt.Fprintf(b, `<path class="%s" d="`, look(i))
@@ -168,7 +168,7 @@ func (l Line) draw(b *bytes.Buffer, i int, x func(int) float64, y func(float64) 
 func dot(b *bytes.Buffer, i int, x, y float64) {
 	shapes := []string{"a3.5 3.5 0 1 0 .01 0z", "h3.2v6.4h-6.4v-6.4z", "l3.8 6.6h-7.6z"}
 	up := []float64{3.5, 3.2, 4.2}[i%3]
-	fmt.Fprintf(b, `<path class="dot c%d" d="M%.1f %.1f%s"/>`+"\n", i%6, x, y-up, shapes[i%3])
+	fmt.Fprintf(b, `<path class="dot c%d" d="M%.1f %.1f%s"/>`+"\n", i%7, x, y-up, shapes[i%3])
 }
 
 func (p Panel) legend(b *bytes.Buffer, i int, left float64, l Line) {
