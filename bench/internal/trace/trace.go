@@ -32,7 +32,7 @@ type Trace struct {
 // Request is a request of a trace.
 type Request struct {
 	At     int32  // milliseconds since the trace began
-	Key    uint32 // the place in Trace.Keys
+	Key    uint32 // its place in the trace's keys
 	Client uint32
 }
 
