@@ -5,10 +5,10 @@
 //	go run ./hot [-seed 1] [-rounds 5] [-jar FILE]   # measures and writes results.json, RESULTS.md and the pictures
 //	go run ./hot -draw                               # writes page and pictures from results.json
 //	go run ./hot -write DIR                          # writes the traces as text: time key client
-//	go run ./hot -hot 500 -trace FILE                # compares on a trace of yours
-//	go run ./hot -quick                              # a tenth of everything, and writes nothing
+//	go run ./hot -hot 500 -trace FILE                # compares on your trace
+//	go run ./hot -quick                              # short traces; writes nothing
 //
 // The traces of requests come from Maven Central (with mvn, or from -jar); without them their rows are left out. They
-// have no times, as the generators have none: the clock is made from the seed. All contenders get the same memory, and
-// are asked ten times a second for the hot keys and their counts.
+// and the generators have no times: the clock is made from the seed. All contenders get the same memory, and are asked
+// ten times a second for the hot keys and their counts.
 package main

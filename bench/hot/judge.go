@@ -36,7 +36,7 @@ type score struct {
 	AlarmsHour float64 `json:"alarms_an_hour"`
 }
 
-// judge compares, tick by tick, what a contender says with the truth.
+// judge compares the answers of a contender with the truth, tick by tick.
 type judge struct {
 	hot      int
 	open     map[string]*episode // of keys that are hot, or were within the last window

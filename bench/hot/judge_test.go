@@ -50,7 +50,7 @@ func wellFormed(t *testing.T, name string, text []byte) {
 	}
 }
 
-// The program that everything is compared with prints what counting again for each line gives.
+// The program that prints the truth agrees with a count that begins again for each tick.
 func TestExact_CountsEachWindowAgain(t *testing.T) {
 	t.Parallel()
 	exact, err := buildExact()
@@ -106,7 +106,7 @@ func TestReadTruth_RejectsOtherLines(t *testing.T) {
 	}
 }
 
-// planted is a contender that is wrong on purpose: it changes what the exact count says.
+// planted is a contender that is wrong on purpose: it changes the answers of the exact count.
 type planted struct {
 	counters.Counter
 	change func(now int64, all []counters.Count) []counters.Count

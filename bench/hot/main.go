@@ -18,10 +18,10 @@ import (
 // budget is the memory that all contenders get where nothing else is said, in bytes.
 const budget = 256 << 10
 
-// budgets are those of the traces of which the error is measured with several.
+// budgets are used on the sized traces, to compare the bytes for an error.
 var budgets = []int{32 << 10, 64 << 10, 128 << 10, budget, 512 << 10, 1 << 20, 2 << 20}
 
-// sized and costly hold the traces that are measured with several budgets, and those whose cost is measured.
+// sized and costly hold the names of the traces that are measured with several budgets, and for their cost.
 var (
 	sized  = map[string]bool{"web12": true, "zipfian": true, "rotating hot set": true, "flood of unique keys": true}
 	costly = map[string]bool{"web12": true, "zipfian": true, "flood of unique keys": true}
@@ -173,7 +173,7 @@ func (r *results) compare(t *trace.Trace, exact exactProgram, o options) error {
 	return nil
 }
 
-// versions returns the versions of what was compared and of what made traffic.
+// versions returns the versions of the contenders and of the sources of traffic.
 func versions() map[string]string {
 	v := map[string]string{"go": runtime.Version(), "traces": trace.SimulatorArtifact}
 	info, _ := debug.ReadBuildInfo()

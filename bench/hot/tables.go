@@ -20,7 +20,7 @@ func tables(r *results) string {
 	for _, module := range []string{"github.com/keilerkonzept/topk", "github.com/pingcap/go-ycsb"} {
 		fmt.Fprintf(&b, "%s %s. ", module, r.Versions[module])
 	}
-	b.WriteString("\n" + trace.Attribution + "\n\n### All traces together\n\n")
+	b.WriteString("\n\n" + wrapped(trace.Attribution) + "\n### All traces together\n\n")
 	b.WriteString(summary(r))
 	fmt.Fprintf(&b, "\n### Bytes for a mean error of %.0f %%\n\n", 100*given)
 	b.WriteString(bytesTable(r))
@@ -174,4 +174,22 @@ func costTable(r *results) string {
 			c.Updates[1], c.Updates[2], c.Alone, ours)
 	}
 	return b.String()
+}
+
+// wrapped breaks a text into lines of at most 120 columns.
+func wrapped(text string) string {
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(text) {
+		if column > 0 && column+1+len(word) > 120 {
+			b.WriteString("\n")
+			column = 0
+		} else if column > 0 {
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String() + "\n"
 }

@@ -36,7 +36,7 @@ func buildExact() (exactProgram, error) {
 func (p exactProgram) file() string { return filepath.Join(p.dir, "exact") }
 func (p exactProgram) remove()      { os.RemoveAll(p.dir) }
 
-// count writes the trace to a file, as anybody can, and gives it to the program.
+// count writes the trace to a file, which is the input of the program, and reads its output.
 func (p exactProgram) count(t *trace.Trace) (truth, error) {
 	file := filepath.Join(p.dir, "trace.txt")
 	if err := writeTrace(file, t); err != nil {

@@ -7,13 +7,13 @@
 //   - SpaceSaving has a summary for each second (Metwally et al., 2005).
 //   - WCSS is the Window Compact Space Saving of Ben Basat et al. (2016).
 //   - Microscope is MicroscopeSketch on HeavyGuardian (Wu et al., 2023).
-//   - CountMin has a count-min sketch for each second (Cormode and Muthukrishnan, 2005), with hash functions that
-//     everybody knows.
+//   - CountMin has a count-min sketch for each second (Cormode and Muthukrishnan, 2005), with public hash
+//     functions.
 //   - Sampled counts a share of the requests, in windows that end.
 //   - Exact keeps every request.
 //
-// The last five algorithms are written here from their papers. The keys that a counter is given stay in memory for as
-// long as it lives, so a counter may refer to them; Hotparam copies its keys.
+// SpaceSaving, WCSS, Microscope, CountMin and Sampled are written here from their papers. The keys of a trace stay in
+// memory, so a counter may refer to them; Hotparam copies its keys.
 package counters
 
 // The window and the tick of the judge, in milliseconds.
@@ -48,9 +48,9 @@ type Counter interface {
 	Hot(now int64, to []Count) []Count
 }
 
-// Config says what a counter has to do.
+// Config describes the task of a counter.
 type Config struct {
-	Hot    int // the threshold: a key with so many requests within the window is hot
+	Hot    int // the threshold: the requests within the window that make a key hot
 	Budget int // bytes that the counter may take
 	// Peak is the maximum number of requests within a window and a tick. Only WCSS and Sampled need to know it.
 	Peak int
@@ -61,7 +61,7 @@ type Config struct {
 type Contender struct {
 	Name string
 	New  func(Config) Counter
-	// Unbounded is true if the counter takes what it needs, whatever its budget.
+	// Unbounded is true if the counter ignores its budget.
 	Unbounded bool
 }
 

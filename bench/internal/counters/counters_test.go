@@ -251,7 +251,7 @@ func TestSampled_ForgetsEndedWindows(t *testing.T) {
 	}
 }
 
-// A cell alone counts its key: at steady rates it errs by a few parts in a thousand, without a bias, whatever the unit.
+// If a cell has no rival, its counts of a steady key are wrong by a few percent at most, and right on average.
 func TestMicroscope_CountsAKeyWithoutBias(t *testing.T) {
 	t.Parallel()
 	sum, n := 0.0, 0
@@ -280,7 +280,7 @@ func TestMicroscope_CountsAKeyWithoutBias(t *testing.T) {
 	}
 }
 
-// The unit shrinks again when a key becomes rare, so that its last requests are counted one by one.
+// The unit shrinks again when a key becomes rare, so that each of its last requests counts.
 func TestMicroscope_ZoomsInAgain(t *testing.T) {
 	t.Parallel()
 	m := newMicroscope(Config{Hot: 1}, 1, Window)

@@ -2,7 +2,7 @@ package counters
 
 // CountMin keeps a count-min sketch for each second of the window (Cormode and Muthukrishnan, 2005), and the sums of
 // their cells. It lists the keys that came near the threshold. The count of a key is the least of its sums: never too
-// low. Its hash functions are known, as those of a library with fixed seeds are.
+// low. Its hash functions are public, as in a library with fixed seeds.
 type CountMin struct {
 	hot        int
 	mask       uint64

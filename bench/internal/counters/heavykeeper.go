@@ -6,7 +6,8 @@ import (
 )
 
 // HeavyKeeper is the sliding HeavyKeeper of github.com/keilerkonzept/topk, with slots of a second and a list of its
-// 256 top keys. Its hash functions have fixed seeds, and its chance has none, so its counts differ from run to run.
+// 256 top keys. Its hash functions have fixed seeds. Its random numbers have no seed, so its counts differ from run to
+// run.
 type HeavyKeeper struct {
 	sketch *sliding.Sketch
 	hot    float64

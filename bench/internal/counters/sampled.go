@@ -7,7 +7,7 @@ import "math/rand/v2"
 // times the inverse of the share.
 type Sampled struct {
 	hot             int
-	ratio           uint32 // one request in so many is counted
+	ratio           uint32 // one request in ratio is counted
 	window          int64  // the present window
 	present, before map[string]int32
 	random          *rand.Rand

@@ -24,8 +24,8 @@ func againstSpaceSaving() shape {
 		}}
 }
 
-// Cell returns the cell of a key in a row of a sketch. An attacker knows it if the sketch's hash functions are known,
-// as those of a library with fixed seeds are.
+// Cell returns the cell of a key in a row of a sketch. An attacker knows it if the hash functions are public, as in a
+// library with fixed seeds.
 type Cell func(row int, key string) uint64
 
 // sharers returns, for each key of an event and each row of a sketch, a number whose key shares the key's cell there.
@@ -67,9 +67,8 @@ func againstCountMin(rows int, cell Cell) shape {
 		}}
 }
 
-// AgainstHeavyKeeper returns an attack on sketches that leave a cell to the key that has it, such as HeavyKeeper. In
-// each row of the sketch the cell of a key that is to be hidden is taken by another key, which is not hot, before the
-// hidden key begins.
+// AgainstHeavyKeeper returns an attack on sketches that leave a cell to its owner, such as HeavyKeeper. Before a hidden
+// key begins, its cell in each row of the sketch is taken by another key, which is not hot.
 func AgainstHeavyKeeper(rows int, cell Cell, seed uint64) *Trace {
 	return againstHeavyKeeper(rows, cell).make(seed)
 }

@@ -20,7 +20,7 @@ func random(seed uint64, purpose string) *rand.Rand {
 // key returns the key of a number, in the form of a request with one parameter.
 func key(number int64) string { return "item?id=" + strconv.FormatInt(number, 10) }
 
-// Clocked gives a clock to numbers that have none: perSecond requests a second, evenly, or with bursts.
+// Clocked returns a trace of numbers that have no times: perSecond requests a second, evenly or with bursts.
 func Clocked(name, about string, numbers []int64, perSecond int, bursts bool, seed uint64) *Trace {
 	t := &Trace{Name: name, About: about}
 	keys, r := newNames(key), random(seed, name)

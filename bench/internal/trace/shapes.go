@@ -11,8 +11,8 @@ type shape struct {
 	seconds, perSecond int  // of the background
 	unique             bool // the background has keys that come once, instead of items
 	hot                int
-	// event returns the keys of a tick, in numbers above those of the background. The keys of first begin the tick, in
-	// their order, and the keys of last end it. The others are spread over the tick by chance.
+	// event returns the numbers of the keys that it adds to the background in a tick, from events on. The keys of first
+	// begin the tick, in their order, and the keys of last end it. The others are spread over the tick by chance.
 	event func(tick int, r *rand.Rand) (first, spread, last []int64)
 	// crowd is true if each request has a client of its own.
 	crowd bool
@@ -87,8 +87,8 @@ func Shapes(seed uint64) []*Trace {
 // The rate of the shapes, and the count of a hot key.
 const shapeRate, shapeHot = 20_000, shapeRate * Window / 1000 / 200
 
-// flashCrowd has the shape that Jung, Krishnamurthy and Rabinovich give flash crowds (WWW 2002): within seconds a key
-// that nobody asked for is asked for by many clients, each of which comes once; then interest fades.
+// flashCrowd has the shape that Jung, Krishnamurthy and Rabinovich give flash crowds (WWW 2002): within seconds
+// many clients ask for a key that was quiet before, once each; then interest fades.
 func flashCrowd() shape {
 	const every, rises, stays, top = 9.0, 3.0, 2.0, 3000.0
 	return shape{name: "flash crowd", seconds: 40, perSecond: 15_000, hot: shapeHot, crowd: true,

@@ -1,5 +1,6 @@
 // Package trace holds the traffic of bench/hot: requests of keys by clients over time. It makes traces from a seed,
-// reads the keys of traces of others, and writes and reads a trace as text that any language can read. Each line is
+// reads the keys of other people's traces, and writes and reads a trace as text that any language can read. Each line
+// is
 //
 //	time key client
 //

@@ -120,7 +120,7 @@ func TestPeak_CountsAWindowAndATick(t *testing.T) {
 	}
 }
 
-// The generators of YCSB have the popularity that their documentation gives.
+// The generators of YCSB have the popularity in their documentation.
 func TestGenerators_HaveTheirPopularity(t *testing.T) {
 	t.Parallel()
 	const n = 200_000

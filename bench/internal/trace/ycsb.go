@@ -26,7 +26,7 @@ func Hotspot(n int, seed uint64) []int64 {
 }
 
 // Latest returns numbers of YCSB's generator "latest", in which the newest items are the most popular. There is a new
-// item every so many requests.
+// item each time that `every` requests were made.
 func Latest(n, every int, seed uint64) []int64 {
 	items := generator.NewCounter(ycsbItems)
 	items.Next(nil)
