@@ -4,13 +4,14 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/plot"
 )
 
-// pictures returns the plots by their files, from the folder of results.json.
+// pictures returns the plots by their files, from the folder of results.json. A document shows the first plot.
 func pictures(r *results) map[string]plot.Picture {
 	return map[string]plot.Picture{
-		"error.svg": {Title: "Mean error of the counts of hot keys over the memory", Panels: []plot.Panel{
-			r.panel("zipfian", "error, %", errorScale, func(x row) float64 { return 100 * x.Error }),
-			r.panel("flood of unique keys", "error, %", errorScale, func(x row) float64 { return 100 * x.Error }),
-		}},
+		"../../docs/performance/hot.svg": {Title: "Mean error of the counts of hot keys, over the memory",
+			Panels: []plot.Panel{
+				r.panel("zipfian", "error, %", errorScale, func(x row) float64 { return 100 * x.Error }),
+				r.panel("flood of unique keys", "error, %", errorScale, func(x row) float64 { return 100 * x.Error }),
+			}},
 		"found.svg": {Title: "The flood of unique keys, over the memory", Panels: []plot.Panel{
 			r.panel("flood of unique keys", "recall", partScale, func(x row) float64 { return x.Recall }),
 			r.panel("flood of unique keys", "precision", partScale, func(x row) float64 { return x.Precision }),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
 )
@@ -89,8 +90,27 @@ func render(dir string, r *results) (map[string][]byte, error) {
 		return nil, fmt.Errorf("hot: %s: %w", page, err)
 	}
 	files := map[string][]byte{page: []byte(after)}
+	if err := renderDocument(files, filepath.Join(dir, "../../docs/performance.md"), r); err != nil {
+		return nil, err
+	}
 	for name, p := range pictures(r) {
 		files[filepath.Join(dir, name)] = p.SVG()
 	}
 	return files, nil
+}
+
+// renderDocument adds the document with its table to the files.
+func renderDocument(files map[string][]byte, name string, r *results) error {
+	const begin, end = "<!-- computed: bench/hot -->\n", "<!-- end -->"
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("hot: %w", err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return fmt.Errorf("hot: %s: the marks of the table are missing", name)
+	}
+	files[name] = []byte(before + begin + "\n" + documentTable(r) + "\n" + end + after)
+	return nil
 }

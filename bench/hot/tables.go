@@ -77,7 +77,8 @@ func (r *results) contenders() (names []string) {
 func summary(r *results) string {
 	var b strings.Builder
 	b.WriteString("| who | recall (worst) | precision (worst) | order | error (worst) | at once | " +
-		"late, worst 95th percentile | missed | false alarms an hour, median | M updates per CPU second |\n" +
+		"late, worst 95th percentile | missed | false alarms an hour, median | " +
+		"M updates per CPU second: web12, zipfian, flood |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, name := range r.contenders() {
 		mean := func(of func(row) float64) string { return fmt.Sprintf("%.3f", r.mean(name, of)) }
@@ -98,6 +99,23 @@ func summary(r *results) string {
 			mean(ordered), r.mean(name, wrong), slices.Max(r.each(name, wrong)),
 			percent(func(x row) float64 { return x.AtOnce }), late, percent(func(x row) float64 { return x.Missed }),
 			measure.Median(r.each(name, func(x row) float64 { return x.AlarmsHour })), r.speeds(name))
+	}
+	return b.String()
+}
+
+// documentTable shows the figures of the summary that a reader of docs/performance.md needs.
+func documentTable(r *results) string {
+	var b strings.Builder
+	b.WriteString("| | recall (worst) | precision (worst) | error | named at once | false alarms an hour, median | " +
+		"updates per CPU second, flood | memory for an error of 2 %, zipfian |\n|---|---|---|---|---|---|---|---|\n")
+	for _, who := range r.contenders() {
+		recall, precision := func(x row) float64 { return x.Recall }, func(x row) float64 { return x.Precision }
+		fmt.Fprintf(&b, "| %s | %.3f (%.2f) | %.3f (%.2f) | %.2f %% | %.0f %% | %.0f | %s M | %s |\n", who,
+			r.mean(who, recall), slices.Min(r.each(who, recall)), r.mean(who, precision),
+			slices.Min(r.each(who, precision)), 100*r.mean(who, func(x row) float64 { return x.Error }),
+			100*r.mean(who, func(x row) float64 { return x.AtOnce }),
+			measure.Median(r.each(who, func(x row) float64 { return x.AlarmsHour })),
+			r.speed(who, "flood of unique keys"), r.leastBytes(who, "zipfian"))
 	}
 	return b.String()
 }
@@ -125,10 +143,34 @@ func (r *results) speeds(name string) string {
 	var speeds []string
 	for _, c := range r.Costs {
 		if c.Contender == name {
-			speeds = append(speeds, fmt.Sprintf("%.1f", c.Updates[0]))
+			speeds = append(speeds, r.speed(name, c.Trace))
 		}
 	}
 	return strings.Join(speeds, " / ")
+}
+
+// speed returns the millions of updates of a contender per CPU second on a trace, or "-".
+func (r *results) speed(name, on string) string {
+	for _, c := range r.Costs {
+		if c.Contender == name && c.Trace == on {
+			return fmt.Sprintf("%.1f", c.Updates[0])
+		}
+	}
+	return "-"
+}
+
+// leastBytes returns the smallest memory with which a contender had at most the given error on a trace.
+func (r *results) leastBytes(name, on string) string {
+	least := 0
+	for _, x := range rowsOf(r.Sizes, on) {
+		if x.Contender == name && x.Error <= given && (least == 0 || x.Bytes < least) {
+			least = x.Bytes
+		}
+	}
+	if least == 0 {
+		return "more than 2 MiB"
+	}
+	return fmt.Sprintf("%d KiB", least>>10)
 }
 
 // bytesTable shows the smallest number of bytes with which a contender had the given error on a trace.
@@ -144,17 +186,7 @@ func bytesTable(r *results) string {
 	for _, who := range r.contenders() {
 		b.WriteString("| " + who + " |")
 		for _, name := range names {
-			least := 0
-			for _, x := range rowsOf(r.Sizes, name) {
-				if x.Contender == who && x.Error <= given && (least == 0 || x.Bytes < least) {
-					least = x.Bytes
-				}
-			}
-			if least == 0 {
-				b.WriteString(" not up to 2 MiB |")
-			} else {
-				fmt.Fprintf(&b, " %d KiB |", least>>10)
-			}
+			b.WriteString(" " + r.leastBytes(who, name) + " |")
 		}
 		b.WriteString("\n")
 	}
