@@ -143,7 +143,7 @@ func TestWCSS_KeepsTheBoundOfItsPaper(t *testing.T) {
 		k := rapid.IntRange(1, 12).Draw(t, "counters")
 		size := rapid.IntRange(1, 9).Draw(t, "block size")
 		window := k * size
-		keys := rapid.SliceOfN(rapid.IntRange(0, 9), 1, 6*window).Draw(t, "keys")
+		keys := rapid.SliceOfN(rapid.IntRange(0, 9), 3*window, 6*window).Draw(t, "keys")
 		if rapid.Bool().Draw(t, "skewed") {
 			for i := range keys {
 				keys[i] = max(keys[i]-6, 0)
