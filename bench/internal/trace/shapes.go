@@ -3,6 +3,7 @@ package trace
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // shape describes a trace that is made tick by tick, over a background of YCSB's zipfian items.
@@ -35,9 +36,9 @@ func (s shape) make(seed uint64) *Trace {
 	t := &Trace{Name: s.name, About: s.about, Hot: s.hot}
 	for tick := range s.seconds * ticks {
 		first, spread, last := s.event(tick, r)
-		numbers := append(spread, background[tick*each:(tick+1)*each]...)
+		numbers := slices.Concat(spread, background[tick*each:(tick+1)*each])
 		r.Shuffle(len(numbers), func(i, j int) { numbers[i], numbers[j] = numbers[j], numbers[i] })
-		numbers = append(append(first, numbers...), last...)
+		numbers = slices.Concat(first, numbers, last)
 		for i, number := range numbers {
 			client := r.Uint32N(clients)
 			if s.crowd {
