@@ -75,8 +75,9 @@ func startSlowApp(t *testing.T) *slowApp {
 	return a
 }
 
-// A gateway that reports costs lets the limiter find the value that takes the time of the upstream, and one that reports
-// the ends of requests lets it bound the requests in flight. A value that is asked for as often and costs nothing stays cold.
+// A gateway that reports costs lets the limiter find the value that takes the time of the upstream, and one that
+// reports the ends of requests lets it bound the requests in flight. A value that is asked for as often and costs
+// nothing stays cold.
 func TestGateways_ReportEndsOfRequests(t *testing.T) {
 	t.Parallel()
 	all := withPlugins()

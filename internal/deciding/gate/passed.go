@@ -48,7 +48,7 @@ func (g *Gate) countPassed(now time.Time, r *PassedRequests) {
 	set := g.Rules()
 	client := set.IP.ClientOf(r.Client)
 	switch rule := set.RuleFor(hottype.Key(r.Key).Resource()); {
-	case rule != nil && rule.Cost != "" && r.CostFollows && r.Allowed && !r.Cached:
+	case rule != nil && rule.Cost != "" && r.CostFollows:
 	case rule != nil && rule.Cost != "":
 		g.costs.CountMean(now.Unix(), r.Key, rule.Name, r.N, client)
 	case g.cfg.Counter != nil:

@@ -25,7 +25,6 @@ const (
 // where it does not support them, and where they are 0.
 func endOf(d *descriptor) (number uint64, given costs.Given, ok bool) {
 	given = costs.NothingGiven
-	given.Left = true
 	for _, e := range d.entries {
 		switch e.key {
 		case keyReport:
@@ -33,7 +32,6 @@ func endOf(d *descriptor) (number uint64, given costs.Given, ok bool) {
 			ok = true
 		case keyCost:
 			n := int64(min(d.hits, maxGiven))
-			given.Left = false
 			switch {
 			case n == 0:
 			case e.value == "ms":
@@ -63,7 +61,7 @@ func (s *Server) endRequests(in *rateLimitRequest) (reported bool) {
 		reported = true
 		if other, known := ends[number]; known {
 			given = costs.Given{Time: max(given.Time, other.Time), Bytes: max(given.Bytes, other.Bytes),
-				Cost: max(given.Cost, other.Cost), Left: given.Left && other.Left}
+				Cost: max(given.Cost, other.Cost)}
 		}
 		ends[number] = given
 	}
