@@ -14,8 +14,11 @@
 --   nginx_config:
 --     main_configuration_snippet: "pcre_jit on;"
 --     http_configuration_snippet: "include /etc/apisix/hotparam.map.conf;"
---     http_server_configuration_snippet: "proxy_ignore_client_abort on;" # for limits of requests in flight
 --   plugins: [hotparam]
+--
+-- With limits of requests in flight or rules with a cost, unless applications stream without end, add
+-- http_server_configuration_snippet: "proxy_ignore_client_abort on;", so that a client that leaves keeps its place and
+-- pays.
 --
 -- Classes with priority read fields that plugins before this one write: proxy-rewrite sets or removes X-User.
 --

@@ -46,7 +46,11 @@ func reporting() map[string]func(t *testing.T, p places, config string) *exec.Cm
 	for name, d := range map[string]deciding{"nginx that decides itself": decidingNginx,
 		"HAProxy that decides itself": decidingHAProxy, "the plugin for Kong": decidingPlugin("Kong"),
 		"the plugin for APISIX": decidingPlugin("APISIX")} {
-		all[name] = func(t *testing.T, p places, config string) *exec.Cmd { return d.byFile(t, p, config) }
+		var replace []string
+		if name == "nginx that decides itself" {
+			replace = []string{"# proxy_ignore_client_abort on;", "proxy_ignore_client_abort on;"}
+		}
+		all[name] = func(t *testing.T, p places, config string) *exec.Cmd { return d.byFile(t, p, config, replace...) }
 	}
 	return all
 }

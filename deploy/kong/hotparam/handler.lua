@@ -8,8 +8,11 @@
 --       --check.listen 127.0.0.1:8185 --check.dialect nginx --check.request_id X-Request-ID \
 --       --edge.listen 127.0.0.1:8186
 --   KONG_PLUGINS=bundled,hotparam KONG_NGINX_HTTP_INCLUDE=/etc/kong/hotparam.map.conf KONG_NGINX_MAIN_PCRE_JIT=on \
---       KONG_NGINX_PROXY_PROXY_IGNORE_CLIENT_ABORT=on kong start # the last one for limits of requests in flight
+--       kong start
 --   curl localhost:8001/plugins -d name=hotparam
+--
+-- With limits of requests in flight or rules with a cost, unless applications stream without end, set
+-- KONG_NGINX_PROXY_PROXY_IGNORE_CLIENT_ABORT=on, so that a client that leaves keeps its place and pays.
 --
 -- Classes with priority read fields that plugins before this one write, such as X-Consumer-Username. Where no plugin
 -- writes such a field, a client may.
