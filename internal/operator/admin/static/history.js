@@ -11,7 +11,7 @@ import {
 } from "./text.js";
 
 const spans = { hour: 3600, day: 86_400, week: 7 * 86_400, month: 30 * 86_400 }; // seconds
-const least = 600; // seconds that a span which nobody chose has at least
+const least = 600; // seconds: the shortest span, unless a person chose another
 const every = 10_000; // milliseconds between two polls, or six times that if a cell is longer than a minute
 const mostEvents = 200; // that are listed
 
@@ -203,7 +203,7 @@ export class HistoryView {
   }
 }
 
-// heavier orders keys by their peaks, those of each cost together, because rates of two costs cannot be compared.
+// heavier orders keys by cost and then by peak, because rates of two costs cannot be compared.
 const heavier = (a, b) => (a.cost ?? "").localeCompare(b.cost ?? "") || b.peak - a.peak;
 
 // some writes a number of requests, or a dash if no limiter reported it.
@@ -227,7 +227,7 @@ function eventsText(events) {
   return `${clock(events[0].at)} · ${events.slice(0, 3).map(said).join(" · ")}${more}`;
 }
 
-// scale shows how strong a cell is by its rate. The strengths are the ones that the heatmap draws.
+// scale shows how strong a cell is by its rate. The heatmap draws the same strengths.
 function scale([cost, most]) {
   return el("span", { class: "scale" }, "0 ", ...[0, 1, 2, 3, 4].map(() => el("i")), ` ${costRate(most, cost)}`);
 }
@@ -257,7 +257,7 @@ async function search(s) {
     const first = Date.parse(m.from) / 1000 + m.step * Math.min(...m.keys.map((k) => k.cells[0].at));
     const from = Math.min(first, s.to - least);
     if (from - s.from < (s.to - s.from) / 10) break;
-    s.from = from; // cells may be shorter now, and tell the begin better
+    s.from = from; // cells may be shorter now, and show the begin more exactly
     m = await heatmap(s);
   }
   return m;

@@ -1,5 +1,5 @@
-// Marks: what the heatmap draws over its cells: the times in which overrides hold a key, and events that lie so near to
-// each other that they share a mark.
+// Marks are drawn over the cells of the heatmap: the times in which overrides hold a key, and events, which share a mark
+// if they lie near to each other.
 
 // stacked groups events, oldest first, by their places: an event nearer than least pixels to the first of a group joins
 // the group.
@@ -17,7 +17,7 @@ export function stacked(events, placeOf, least) {
 export const isByPerson = ({ kind }) => kind.startsWith("override_");
 
 // holdsOf returns the times between begin and end in which overrides were in force, as {from, until, override, of}.
-// of(key) reports whether the override is of a key of the heatmap. Events tell the changes of that time, and present
+// of(key) reports whether the override is of a key of the heatmap. Events has the changes of that time, and present
 // holds the overrides that are in force now, of which some were set before.
 export function holdsOf(events, present, begin, end) {
   const open = new Map(), seen = new Set(), ended = [];

@@ -55,7 +55,7 @@ export const keyLink = (h) => el("a", { href: inside(keyHref(h)) }, keyNode(h.ke
 export const keyHref = ({ href }) => href.replace("/v1/", "/");
 
 // cutLink leads to the view of a key by its decoded name, on one line. A name that does not fit is cut in its middle,
-// because both its ends tell it from others.
+// because names differ at both ends.
 export function cutLink(h) {
   const name = plainKey(readable(h.key) || h.key), letters = [...name].slice(0, 300);
   const end = letters.length > 8 ? Math.min(10, Math.floor(letters.length / 2)) : 0;
