@@ -1,5 +1,5 @@
-// Marks are drawn over the cells of the heatmap: the times in which overrides hold a key, and events, which share a mark
-// if they lie near to each other.
+// Marks are drawn over the cells of the heatmap: the times in which overrides hold a key, and events. Events that lie
+// near to each other share a mark.
 
 // stacked groups events, oldest first, by their places: an event nearer than least pixels to the first of a group joins
 // the group.
