@@ -156,7 +156,7 @@ func TestGateways_ReportEndsOfRequests(t *testing.T) {
 			program.Await(t, time.Minute, "requests after clients that left", func() bool {
 				return a.ran.Load() >= before+5
 			})
-			// Envoy ends the request of a client that leaves, which says nothing to an application that works on.
+			// Envoy ends the request of a client that leaves, and an application may work on.
 			if n := a.most.Load(); n > 1 && !strings.HasPrefix(name, "Envoy") {
 				t.Errorf("%d requests for the expensive value were in flight, after clients that left", n)
 			}

@@ -1,6 +1,6 @@
 // Package held keeps requests that a gateway was allowed to let pass, until the gateway reports that they have ended.
-// Until then a request holds its slots of requests in flight. Its cost is what the gateway reports, or the mean: how
-// long a client took to send a request is nobody's cost.
+// Until then a request holds its slots of requests in flight. Its cost is the reported cost, or the mean: the time in
+// which a client sends a request must not count.
 package held
 
 import (
@@ -64,7 +64,7 @@ type Stats struct {
 	Refused uint64 `metric:"hotparam_held_refused_total" help:"Promises to report an end that are not of this process: of a client, or of a gateway whose feed is another limiter's."`
 }
 
-// Duties are what a caller owes for an allowed request when it has ended. Each may be nil.
+// Duties holds the duties of a caller when an allowed request has ended. Each may be nil.
 type Duties struct {
 	Work   *costs.Work     // whose end is reported
 	Lease  *verdict.Lease  // which is released
@@ -80,9 +80,9 @@ type request struct {
 	timer *time.Timer
 }
 
-// End has what a gateway reports of the end of a request.
+// End is the report of a gateway about the end of a request.
 type End struct {
-	Status int         // of the response; -1: unknown
+	Status int         // of the response, or -1 if it is unknown
 	Given  costs.Given // the costs that the gateway knows
 }
 
@@ -120,7 +120,7 @@ func (r *Requests) Decide(ctx context.Context, now time.Time, req *hottype.Reque
 	return r.begin(ctx, now, req, number)
 }
 
-// DecideReported decides about a request whose end its gateway reports by the number that it is given.
+// DecideReported decides about a request whose gateway reports the end by the returned number.
 func (r *Requests) DecideReported(ctx context.Context, now time.Time,
 	req *hottype.Request) (_ hottype.Verdict, number uint64) {
 	return r.begin(ctx, now, req, r.last.Add(1))
@@ -235,7 +235,7 @@ func (r *Requests) drop(number uint64) {
 	}
 }
 
-// finish does what is owed for a request.
+// finish fulfils the duties of a request.
 func (r *Requests) finish(one *request, e End) {
 	now := time.Now()
 	if one.Work != nil {
