@@ -116,15 +116,11 @@ var costly = map[string]bool{"Zipf 1.0, 1 M keys": true, "Zipf 1.0, 10 M keys": 
 	"flood, 10 M keys once each": true}
 
 func load(dir string) (*results, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "results.json"))
-	if err != nil {
-		return nil, fmt.Errorf("study: %w; measure first, without -draw", err)
+	r := new(results)
+	if err := measure.LoadResults(dir, r); err != nil {
+		return nil, fmt.Errorf("study: %w", err)
 	}
-	var r results
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("study: results.json: %w", err)
-	}
-	return &r, nil
+	return r, nil
 }
 
 // write writes the pictures and the tables of the page.
@@ -133,28 +129,14 @@ func write(dir string, r *results) error {
 	if err != nil {
 		return err
 	}
-	for name, text := range files {
-		if err := os.WriteFile(name, text, 0o644); err != nil {
-			return fmt.Errorf("study: %w", err)
-		}
-	}
-	return nil
+	return measure.WriteFiles(files)
 }
 
 // render returns the files that are made from results, by name.
 func render(dir string, r *results) (map[string][]byte, error) {
-	page := filepath.Join(dir, "RESULTS.md")
-	before, err := os.ReadFile(page)
+	files, err := measure.RenderPage(dir, "bench/detection", tables(r), pictures(r))
 	if err != nil {
 		return nil, fmt.Errorf("study: %w", err)
-	}
-	after, err := measure.WithTables(string(before), "bench/detection", tables(r))
-	if err != nil {
-		return nil, fmt.Errorf("study: %s: %w", page, err)
-	}
-	files := map[string][]byte{page: []byte(after)}
-	for name, p := range pictures(r) {
-		files[filepath.Join(dir, name)] = p.SVG()
 	}
 	return files, nil
 }

@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
 // The page and the pictures equal the files that the present code makes of the results.
@@ -26,24 +22,8 @@ func TestPageAndPicturesFitTheResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range files {
-		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s does not fit results.json (%v): cd bench && go run ./detection -draw", name, err)
-		}
-		if filepath.Ext(name) == ".svg" {
-			wellFormed(t, name, want)
-		}
-	}
-}
-
-func wellFormed(t *testing.T, name string, text []byte) {
-	t.Helper()
-	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			return
-		} else if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+	for _, err := range measure.CheckFiles(files) {
+		t.Error(err)
 	}
 }
 

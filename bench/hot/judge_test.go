@@ -1,10 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/bench/internal/counters"
+	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/trace"
 )
 
@@ -29,24 +26,8 @@ func TestPageAndPicturesFitTheResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range files {
-		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s does not fit results.json (%v): cd bench && go run ./hot -draw", name, err)
-		}
-		if filepath.Ext(name) == ".svg" {
-			wellFormed(t, name, want)
-		}
-	}
-}
-
-func wellFormed(t *testing.T, name string, text []byte) {
-	t.Helper()
-	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			return
-		} else if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+	for _, err := range measure.CheckFiles(files) {
+		t.Error(err)
 	}
 }
 

@@ -44,15 +44,11 @@ type row struct {
 }
 
 func load(dir string) (*results, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "results.json"))
-	if err != nil {
-		return nil, fmt.Errorf("hot: %w; measure first, without -draw", err)
+	r := new(results)
+	if err := measure.LoadResults(dir, r); err != nil {
+		return nil, fmt.Errorf("hot: %w", err)
 	}
-	var r results
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("hot: results.json: %w", err)
-	}
-	return &r, nil
+	return r, nil
 }
 
 // save writes results.json.
@@ -70,31 +66,17 @@ func write(dir string, r *results) error {
 	if err != nil {
 		return err
 	}
-	for name, text := range files {
-		if err := os.WriteFile(name, text, 0o644); err != nil {
-			return fmt.Errorf("hot: %w", err)
-		}
-	}
-	return nil
+	return measure.WriteFiles(files)
 }
 
 // render returns the files that are made from results, by name.
 func render(dir string, r *results) (map[string][]byte, error) {
-	page := filepath.Join(dir, "RESULTS.md")
-	before, err := os.ReadFile(page)
+	files, err := measure.RenderPage(dir, "bench/hot", tables(r), pictures(r))
 	if err != nil {
 		return nil, fmt.Errorf("hot: %w", err)
 	}
-	after, err := measure.WithTables(string(before), "bench/hot", tables(r))
-	if err != nil {
-		return nil, fmt.Errorf("hot: %s: %w", page, err)
-	}
-	files := map[string][]byte{page: []byte(after)}
 	if err := renderDocument(files, filepath.Join(dir, "../../docs/performance.md"), r); err != nil {
 		return nil, err
-	}
-	for name, p := range pictures(r) {
-		files[filepath.Join(dir, name)] = p.SVG()
 	}
 	return files, nil
 }
