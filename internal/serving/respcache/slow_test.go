@@ -175,6 +175,7 @@ func TestTimeout_EndsOnlyStoring(t *testing.T) {
 				t.Errorf("%s: %d bytes are counted after the time-out, want %d", name, s.Bytes, b.markerBytes(t))
 			}
 			<-over
+			synctest.Wait() // the counters follow the end of the response
 			if w.Code != 200 || w.Body.Len() != 1500 {
 				t.Errorf("%s: %d, %d bytes", name, w.Code, w.Body.Len())
 			}
