@@ -38,7 +38,7 @@ export class Heatmap {
   get most() { return this.#most; }
 
   // show takes the answer of the server, with its events from the oldest on, and the overrides that are present. The
-  // cursor stays at its key and time.
+  // cursor stays at its key and time, and a mark is dropped.
   show(map, present) {
     const was = this.#map && this.#cursor(), begin = Date.parse(map.from), end = Date.parse(map.to);
     const step = map.step * 1000, cells = Math.max(1, Math.ceil((end - begin) / step));
@@ -50,7 +50,7 @@ export class Heatmap {
     const row = map.keys.findIndex((k) => k.href === was?.key?.href && k.cost === was.key.cost);
     this.#row = was?.events ? -1 : Math.max(0, row);
     this.#cell = Math.max(0, Math.min(cells - 1, was?.at ? Math.floor((was.at - begin) / step) : this.#cell));
-    this.#anchor = null;
+    if (this.isMarking) [this.#anchor, this.#dragging] = [null, false];
     this.#canvas.style.height = `${strip + rowHeight * map.keys.length}px`;
     this.draw();
   }

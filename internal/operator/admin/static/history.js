@@ -61,12 +61,13 @@ export class HistoryView {
     if (++this.#polls % (this.#step > 60 ? 6 : 1) === 0) this.#ask(false);
   }
 
-  // ask fetches the time that is shown; fresh is true if a person has just chosen it.
+  // ask fetches the time that is shown. fresh is true if a person has just chosen it; then its picture ends a mark in the
+  // picture before it.
   async #ask(fresh) {
     const asked = ++this.#asked, s = this.#span;
     try {
       const m = s.search ? await search(s) : await heatmap(moved(s));
-      if (asked === this.#asked && !this.#map.isMarking) this.#fill(m, fresh);
+      if (asked === this.#asked && (fresh || !this.#map.isMarking)) this.#fill(m, fresh);
     } catch (problem) {
       if (asked === this.#asked) setText($("history-note"), problemText(problem));
     }

@@ -5,7 +5,7 @@ import { reasons } from "./reasons.js";
 import { HeldList } from "./still.js";
 import {
   cell, cellRate, clientLink, clientsText, costRate, count, el, keyLink, lasting, overrideText, percent, plainKey,
-  rate, setText,
+  rate, readableNode, setText,
 } from "./text.js";
 
 // fillRows shows items as the children of a node. make(item) returns {node, fill}; fill(item) writes the item's present
@@ -172,7 +172,7 @@ export function closestList(section) {
       const meter = el("meter", { min: 0, "aria-label": `part of the threshold of ${plainKey(first.key)}` });
       const note = el("span", { class: "note" });
       return {
-        node: el("li", {}, keyLink(first), meter, note),
+        node: el("li", {}, el("span", {}, keyLink(first), readableNode(first.key)), meter, note),
         fill(c) {
           [meter.max, meter.value] = [c.threshold, Math.min(c.rate, c.threshold)];
           setText(note, `${cellRate(c.rate, c.cost)} of ${costRate(c.threshold, c.cost)} · rule ${c.rule}`);
