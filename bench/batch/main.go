@@ -45,14 +45,15 @@ func main() {
 	length := flag.Duration("for", time.Second, "how long one measurement takes")
 	clients := flag.String("clients", "1,4,16", "how many connections ask at the same time")
 	checks := flag.Int("checks", 100, "checks in a request, at most 1000")
+	report := measure.NewReport("batch")
 	flag.Parse()
-	if err := run(*rounds, *length, *clients, *checks); err != nil {
+	if err := run(report, *rounds, *length, *clients, *checks); err != nil {
 		fmt.Fprintln(os.Stderr, "batch:", err)
 		os.Exit(1)
 	}
 }
 
-func run(rounds int, d time.Duration, list string, checks int) error {
+func run(report *measure.Report, rounds int, d time.Duration, list string, checks int) error {
 	sheet := measure.NewSheet(measure.Higher, "k checks/s", "CPU of client and server, us a check",
 		"p99 of a request, ms")
 	var cases []func() error
@@ -73,7 +74,7 @@ func run(rounds int, d time.Duration, list string, checks int) error {
 	if err := measure.Rounds(rounds, cases...); err != nil {
 		return err
 	}
-	return sheet.Write(os.Stdout)
+	return report.Write(sheet)
 }
 
 // question is one row of the table.

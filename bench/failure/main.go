@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
 func main() {
@@ -17,10 +19,11 @@ func main() {
 	flag.DurationVar(&o.trouble, "trouble", 4*time.Second, "how long Redis fails")
 	flag.StringVar(&o.server, "server", "redis-server", "the server to start")
 	only := flag.String("only", "", "names of some scenarios, apart by commas; empty: all")
+	report := measure.NewReport("failure", "redis-server")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, o, *only); err != nil {
+	if err := run(ctx, report, o, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "failure:", err)
 		os.Exit(1)
 	}
@@ -33,20 +36,20 @@ type options struct {
 	server  string
 }
 
-// run plays the scenarios one after the other and writes a row after each.
-func run(ctx context.Context, o options, only string) error {
+// run plays the scenarios one after the other and writes their rows.
+func run(ctx context.Context, report *measure.Report, o options, only string) error {
 	names := strings.Split(only, ",")
-	fmt.Print(header())
+	sheet := measure.NewSheet(measure.Lower, columns...)
 	for _, s := range scenarios() {
 		if only != "" && !slices.Contains(names, s.name) {
 			continue
 		}
 		fmt.Fprintln(os.Stderr, "failure:", s.name)
-		row, err := s.play(ctx, o)
+		r, err := s.play(ctx, o)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		fmt.Print(row)
+		sheet.Add(s.name, measure.Ours, r.row()...)
 	}
-	return nil
+	return report.Write(sheet)
 }

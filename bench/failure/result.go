@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/deciding/gate"
@@ -30,23 +28,23 @@ type result struct {
 	forgets             bool
 }
 
-// play runs a scenario and returns its row.
-func (sc *scenario) play(ctx context.Context, o options) (string, error) {
+// play runs a scenario.
+func (sc *scenario) play(ctx context.Context, o options) (*result, error) {
 	s, err := sc.open(ctx, o.server)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer s.close()
 	all, stop, err := openSidecars(ctx, s.addrs)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer stop()
 	r := &result{l: newLoad(o.rate, most), forgets: sc.forgets}
 	if err := r.drive(ctx, sc, s, o, all); err != nil {
-		return "", err
+		return nil, err
 	}
-	return r.row(sc.name), nil
+	return r, nil
 }
 
 // drive keeps the load running while the trouble begins and ends.
@@ -103,23 +101,22 @@ func (r *result) count(base counted, all []*sidecar) {
 	r.ownLines, r.moreLines = c.own-base.own, c.others-base.others
 }
 
-func header() string {
-	return "| Redis | decisions | p50, ms | p99, ms | max, ms | p99 of the start, ms | late, % | hung | goroutines before / most / after | hot key by share | in all |" +
-		" store errors | breaker opened / closed | log lines of the gate / others | first, ms | normal, ms |\n|" +
-		strings.Repeat("---|", 16) + "\n"
-}
+// columns are the values of row. A time of -1 is one that did not come.
+var columns = []string{"decisions", "p50, ms", "p99, ms", "max, ms", "p99 of the start, ms", "late, %", "hung",
+	"goroutines before", "goroutines at most", "goroutines after", "hot key by share", "may pass by share",
+	"hot key in all", "may pass in all", "store errors", "breaker opened", "breaker closed", "log lines of the gate",
+	"log lines of others", "first, ms", "normal, ms"}
 
-func (r *result) row(name string) string {
+func (r *result) row() []float64 {
 	took, starts, hung := r.times()
 	late := len(took) - lateFrom(took)
 	share, most := r.share()
 	first, normal := r.recovery()
-	return fmt.Sprintf(
-		"| %s | %d | %s | %s | %s | %s | %.2f | %d | %d / %d / %d | %d of %d | %d of %d | %d | %d / %d | %d / %d | %s | %s |\n",
-		name, r.l.used, ms(took[len(took)/2]), ms(took[len(took)*99/100]), ms(took[len(took)-1]),
-		ms(starts[len(starts)*99/100]),
-		100*float64(late)/float64(len(took)), hung, r.early, r.peak, r.late, share, most, r.admitted(), r.bound(),
-		r.stats.StoreErrors, r.stats.StoreOpened, r.stats.StoreClosed, r.ownLines, r.moreLines, ms(first), ms(normal))
+	return []float64{float64(r.l.used), ms(took[len(took)/2]), ms(took[len(took)*99/100]), ms(took[len(took)-1]),
+		ms(starts[len(starts)*99/100]), 100 * float64(late) / float64(len(took)), float64(hung),
+		float64(r.early), float64(r.peak), float64(r.late), float64(share), float64(most),
+		float64(r.admitted()), float64(r.bound()), float64(r.stats.StoreErrors), float64(r.stats.StoreOpened),
+		float64(r.stats.StoreClosed), float64(r.ownLines), float64(r.moreLines), ms(first), ms(normal)}
 }
 
 // times returns the durations of the decisions and the delays of their beginnings, both sorted, and the number that
@@ -219,9 +216,9 @@ func (r *result) recovery() (first, normal time.Duration) {
 	return first, normal
 }
 
-func ms(d time.Duration) string {
+func ms(d time.Duration) float64 {
 	if d < 0 {
-		return "never"
+		return -1
 	}
-	return fmt.Sprintf("%.3g", float64(d.Microseconds())/1000)
+	return float64(d.Microseconds()) / 1000
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,7 +22,7 @@ type study struct {
 }
 
 func newStudy(command string, seed uint64) *study {
-	return &study{Command: command, Commit: commit(), Machine: measure.Machine(), Go: runtime.Version(), Load: measure.Load(),
+	return &study{Command: command, Commit: measure.Commit(), Machine: measure.Machine(), Go: runtime.Version(), Load: measure.Load(),
 		Seed: seed}
 }
 
@@ -69,13 +67,4 @@ func eachPhase(w *crowd) (rows []result) {
 		rows = append(rows, w.result(w.flood+p[0], w.flood+p[1]))
 	}
 	return rows
-}
-
-// commit returns the commit of the working tree, as far as git knows it.
-func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
 }

@@ -52,8 +52,14 @@ func main() {
 	flag.StringVar(&b.serve, "serve", "../bin/hotparam", "hotparam, for -fast")
 	envoy := flag.String("envoy", "envoy", "Envoy; left out if it is not there")
 	flag.BoolVar(&b.fast, "fast", false, "nginx at full speed")
+	report := measure.NewReport("gateways", "nginx", "haproxy", "redis-server")
 	flag.Parse()
-	if err := b.run(questions(*envoy)); err != nil {
+	if b.fast {
+		report.Name = "gateways-fast"
+	} else {
+		report.Versions["caddy"], report.Versions[*envoy], report.Versions[b.peer] = "", "", ""
+	}
+	if err := b.run(report, questions(*envoy)); err != nil {
 		fmt.Fprintln(os.Stderr, "gateways:", err)
 		os.Exit(1)
 	}
@@ -75,7 +81,7 @@ type bench struct {
 	cases   []func() error
 }
 
-func (b *bench) run(all []question) error {
+func (b *bench) run(report *measure.Report, all []question) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	b.ctx = ctx
@@ -105,7 +111,7 @@ func (b *bench) run(all []question) error {
 	if err := measure.Rounds(b.rounds, b.cases...); err != nil {
 		return err
 	}
-	return b.sheet.Write(os.Stdout)
+	return report.Write(b.sheet)
 }
 
 // atRate adds the measurements of all gateways at a fixed rate. Stop Redis and the application after them.

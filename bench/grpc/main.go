@@ -51,8 +51,10 @@ func main() {
 	callers := flag.String("callers", "1,16,64", "how many calls are under way at a time")
 	ours := flag.String("ours", "../bin/limiter-sidecar", "the limiter sidecar")
 	peer := flag.String("peer", "../bin/service_cmd", "envoyproxy/ratelimit; left out if it is not there")
+	report := measure.NewReport("grpc", "redis-server")
 	flag.Parse()
-	if err := run(*rounds, *length, *callers, *ours, *peer); err != nil {
+	report.Versions[*peer] = ""
+	if err := run(report, *rounds, *length, *callers, *ours, *peer); err != nil {
 		fmt.Fprintln(os.Stderr, "grpc:", err)
 		os.Exit(1)
 	}
@@ -67,7 +69,7 @@ type contender struct {
 	web   *web
 }
 
-func run(rounds int, d time.Duration, list, ours, peer string) error {
+func run(report *measure.Report, rounds int, d time.Duration, list, ours, peer string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	dir, err := os.MkdirTemp("", "hotparam-bench-")
@@ -115,7 +117,7 @@ func run(rounds int, d time.Duration, list, ours, peer string) error {
 	if err := measure.Rounds(rounds, cases...); err != nil {
 		return err
 	}
-	return sheet.Write(os.Stdout)
+	return report.Write(sheet)
 }
 
 // loader makes calls with n callers for d about values of a key that are all allowed or all refused.

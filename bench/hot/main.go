@@ -4,10 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/bench/internal/counters"
@@ -117,7 +115,7 @@ func study(all []*trace.Trace, o options) (*results, error) {
 	defer exact.remove()
 	began := time.Now()
 	r := &results{Seed: o.seed, Machine: measure.Machine(), Load: measure.Load(), Versions: versions(),
-		Commit: commit()}
+		Commit: measure.Commit()}
 	var worth []*trace.Trace
 	for _, t := range all {
 		if err := r.compare(t, exact, o); err != nil {
@@ -184,13 +182,4 @@ func versions() map[string]string {
 		}
 	}
 	return v
-}
-
-// commit returns the commit of the work tree.
-func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
 }

@@ -13,14 +13,15 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds; every contender runs once in each")
 	length := flag.Duration("for", 300*time.Millisecond, "how long one measurement takes")
 	pour := flag.Duration("flood", 3*time.Second, "how long one flood takes; 0: none")
+	report := measure.NewReport("inprocess", "github.com/alibaba/sentinel-golang")
 	flag.Parse()
-	if err := run(*rounds, *length, *pour); err != nil {
+	if err := run(report, *rounds, *length, *pour); err != nil {
 		fmt.Fprintln(os.Stderr, "inprocess:", err)
 		os.Exit(1)
 	}
 }
 
-func run(rounds int, length, pour time.Duration) error {
+func run(report *measure.Report, rounds int, length, pour time.Duration) error {
 	if err := startSentinel(); err != nil {
 		return err
 	}
@@ -34,8 +35,8 @@ func run(rounds int, length, pour time.Duration) error {
 	if err := measure.Rounds(rounds, cases...); err != nil {
 		return err
 	}
-	if err := costs.Write(os.Stdout); err != nil || pour <= 0 {
-		return err
+	if pour <= 0 {
+		return report.Write(costs)
 	}
-	return floods.Write(os.Stdout)
+	return report.Write(costs, floods)
 }

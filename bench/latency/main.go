@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
 // options holds the flags.
@@ -32,6 +34,7 @@ func main() {
 	flag.StringVar(&o.json, "json", "", "also write every trial to this file")
 	flag.StringVar(&o.server, "server", "redis-server", "the server to start")
 	alone := flag.Bool("idle", false, "be the idle program beside the trials (the program starts itself with this)")
+	report := measure.NewReport("latency", "redis-server")
 	flag.Parse()
 	if *alone {
 		if err := idle(os.Stdin, os.Stdout); err != nil {
@@ -42,14 +45,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	if err := run(ctx, report, o); err != nil {
 		fmt.Fprintln(os.Stderr, "latency:", err)
 		os.Exit(1)
 	}
 }
 
 // run measures each way with each window and writes the tables.
-func run(ctx context.Context, o options) error {
+func run(ctx context.Context, report *measure.Report, o options) error {
 	if o.trials < 1 || o.quiet < 1 || o.topics < 1 || o.quiet/o.topics >= rate/2 {
 		return fmt.Errorf("-trials %d -quiet %d -topics %d: want at least 1 of each, and quiet topics under %d/s each",
 			o.trials, o.quiet, o.topics, rate/2)
@@ -70,7 +73,7 @@ func run(ctx context.Context, o options) error {
 				continue
 			}
 			fmt.Fprintf(os.Stderr, "latency: %s, window %v (load %s)\n", w.name, window, loadAverage())
-			got, err := measure(ctx, world, w, window, o)
+			got, err := measureWay(ctx, world, w, window, o)
 			if err != nil {
 				return fmt.Errorf("%s, window %v: %w", w.name, window, err)
 			}
@@ -85,7 +88,7 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	return errors.Join(write(os.Stdout, all), complaints(all))
+	return errors.Join(report.Write(totals(all)), write(os.Stdout, all), complaints(all))
 }
 
 func parseWindows(list string) (out []time.Duration, err error) {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
 // outcome holds the trials of one way and window.
@@ -22,8 +24,8 @@ type outcome struct {
 	load   [2]string // load average before and after
 }
 
-// measure does all trials of a way.
-func measure(ctx context.Context, w *world, kind way, window time.Duration, opts options) (outcome, error) {
+// measureWay does all trials of a way.
+func measureWay(ctx context.Context, w *world, kind way, window time.Duration, opts options) (outcome, error) {
 	out := outcome{way: kind, window: window}
 	out.load[0] = loadAverage()
 	tr := newTracer()
@@ -102,33 +104,35 @@ var stages = []struct {
 	{"to the refusal by both limiters", func(m *marks) time.Duration { return m.enforced.Sub(m.heard) }},
 }
 
-// write prints the tables and histograms.
+// write prints the stages and histograms.
 func write(w io.Writer, all []outcome) error {
 	var b strings.Builder
-	writeTotals(&b, all)
 	writeStages(&b, all)
 	writeHistograms(&b, all)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func writeTotals(b *strings.Builder, all []outcome) {
-	b.WriteString(
-		"| way | window | trials | p50, ms | p90, ms | p99, ms | max, ms | goal p50 / p99, ms | an idle program is late by p50 / p99 / max, ms | load before / after |\n" +
-			strings.Repeat("|---", 10) + "|\n")
+// totals returns the sheet of all ways and windows.
+func totals(all []outcome) *measure.Sheet {
+	columns := []string{"p50, ms", "p90, ms", "p99, ms", "max, ms", "trials", "goal of p50, ms", "goal of p99, ms",
+		"an idle program is late by p50, ms", "p99, ms of it", "max, ms of it"}
+	for _, s := range stages {
+		columns = append(columns, s.name+", median, ms")
+	}
+	sheet := measure.NewSheet(measure.Lower, columns...)
 	for i := range all {
 		o := &all[i]
 		t := o.times()
-		reached := "reached"
-		if percentile(t, 50) > o.way.goal.p50 || percentile(t, 99) > o.way.goal.p99 {
-			reached = "missed"
+		values := []float64{float(percentile(t, 50)), float(percentile(t, 90)), float(percentile(t, 99)),
+			float(percentile(t, 100)), float64(len(t)), float(o.way.goal.p50), float(o.way.goal.p99), float(o.late.P50),
+			float(o.late.P99), float(o.late.Max)}
+		for _, s := range stages {
+			values = append(values, float(percentile(o.sorted(s.of), 50)))
 		}
-		fmt.Fprintf(b, "| %s | %v | %d | %s | %s | %s | %s | %s / %s: %s | %s / %s / %s | %s / %s |\n", o.way.name,
-			o.window, len(t),
-			ms(percentile(t, 50)), ms(percentile(t, 90)), ms(percentile(t, 99)), ms(percentile(t, 100)),
-			ms(o.way.goal.p50), ms(o.way.goal.p99), reached,
-			ms(o.late.P50), ms(o.late.P99), ms(o.late.Max), o.load[0], o.load[1])
+		sheet.Add(fmt.Sprintf("%s, window %v", o.way.name, o.window), measure.Ours, values...)
 	}
+	return sheet
 }
 
 func writeStages(b *strings.Builder, all []outcome) {

@@ -24,11 +24,12 @@ func main() {
 	role := flag.String("role", "", "what this process is for another one: upstream or bare")
 	listen := flag.String("listen", "", "where, with -role")
 	upstream := flag.String("upstream", "", "before which upstream, with -role bare")
+	report := measure.NewReport("proxy", "nginx", "redis-server")
 	flag.Parse()
 	var err error
 	switch *role {
 	case "":
-		err = run(*rounds, *length, *connections, *ours, *nginx)
+		err = run(report, *rounds, *length, *connections, *ours, *nginx)
 	case "upstream":
 		err = serveUpstream(*listen)
 	case "bare":
@@ -48,7 +49,7 @@ type contender struct {
 	*process.Process
 }
 
-func run(rounds int, d time.Duration, connections int, ours, nginx string) error {
+func run(report *measure.Report, rounds int, d time.Duration, connections int, ours, nginx string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	dir, err := os.MkdirTemp("", "hotparam-bench-")
@@ -87,7 +88,7 @@ func run(rounds int, d time.Duration, connections int, ours, nginx string) error
 	if err := measure.Rounds(rounds, cases...); err != nil {
 		return err
 	}
-	return sheet.Write(os.Stdout)
+	return report.Write(sheet)
 }
 
 // The rows.

@@ -32,16 +32,19 @@ func main() {
 	callers := flag.String("callers", "16,64,256", "how many ask at the same time")
 	only := flag.String("only", "", "a regular expression of the rows to measure, \"what, who\"")
 	server := flag.String("server", "redis-server", "the server to start")
+	report := measure.NewReport("redis", "github.com/go-redis/redis_rate/v10", "github.com/throttled/throttled/v2",
+		"github.com/redis/rueidis/rueidislimiter", "redis-server")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *server, *only, *rounds, *length, *callers); err != nil {
+	if err := run(ctx, report, *server, *only, *rounds, *length, *callers); err != nil {
 		fmt.Fprintln(os.Stderr, "redis:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, server, only string, rounds int, d time.Duration, callers string) error {
+func run(ctx context.Context, report *measure.Report, server, only string, rounds int, d time.Duration,
+	callers string) error {
 	rows, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
@@ -72,10 +75,7 @@ func run(ctx context.Context, server, only string, rounds int, d time.Duration, 
 	if err := measure.Rounds(rounds, cases...); err != nil {
 		return err
 	}
-	if err := b.lone.Write(os.Stdout); err != nil {
-		return err
-	}
-	return b.sheet.Write(os.Stdout)
+	return report.Write(b.lone, b.sheet)
 }
 
 type bench struct {

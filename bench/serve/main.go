@@ -23,18 +23,19 @@ func main() {
 	ours := flag.String("ours", "../bin/hotparam", "the hotparam program")
 	nginx := flag.String("nginx", "nginx", "nginx; left out if it is not there")
 	listen := flag.String("bare", "", "be the handler that only writes, at this address")
+	report := measure.NewReport("serve", "nginx")
 	flag.Parse()
 	if *listen != "" {
 		fmt.Fprintln(os.Stderr, "serve:", http.ListenAndServe(*listen, http.HandlerFunc(writePage)))
 		os.Exit(1)
 	}
-	if err := run(*rounds, *length, *connections, *ours, *nginx); err != nil {
+	if err := run(report, *rounds, *length, *connections, *ours, *nginx); err != nil {
 		fmt.Fprintln(os.Stderr, "serve:", err)
 		os.Exit(1)
 	}
 }
 
-func run(rounds int, d time.Duration, connections int, ours, nginx string) error {
+func run(report *measure.Report, rounds int, d time.Duration, connections int, ours, nginx string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	dir, err := os.MkdirTemp("", "hotparam-bench-")
@@ -87,10 +88,7 @@ func run(rounds int, d time.Duration, connections int, ours, nginx string) error
 	if err := measure.Rounds(rounds, cases...); err != nil {
 		return err
 	}
-	if err := hits.Write(os.Stdout); err != nil {
-		return err
-	}
-	return viral.Write(os.Stdout)
+	return report.Write(hits, viral)
 }
 
 func (c *contender) hits(sheet *measure.Sheet, connections int, d time.Duration) error {

@@ -15,8 +15,9 @@ func main() {
 	length := flag.Duration("for", 8*time.Second, "how long one load lasts")
 	be := flag.String("be", "", "be the other side (the program starts itself with this)")
 	at := flag.String("at", "", "the unix socket of the other side")
+	report := measure.NewReport("sinks")
 	flag.Parse()
-	run := func() error { return compare(*rounds, *length) }
+	run := func() error { return compare(report, *rounds, *length) }
 	if *be != "" {
 		run = func() error { return serve(*be, *at) }
 	}
@@ -47,7 +48,7 @@ func sinks() []sink {
 
 var healthyPeer = map[string]string{"no counting": "udp", "StatsD": "udp", "Kafka": "broker"}
 
-func compare(rounds int, d time.Duration) error {
+func compare(report *measure.Report, rounds int, d time.Duration) error {
 	all := sinks()
 	got := make([][]result, len(all))
 	cases := make([]func() error, len(all))
@@ -70,7 +71,7 @@ func compare(rounds int, d time.Duration) error {
 				r.halfWay/1e6, r.end/1e6, 100*float64(r.lost)/float64(max(r.requests, 1)))
 		}
 	}
-	return sheet.Write(os.Stdout)
+	return report.Write(sheet)
 }
 
 func ns(d time.Duration) float64 { return float64(d) }

@@ -39,10 +39,12 @@ func main() {
 		"the folder of the Node.js statsd to compare with")
 	address := flag.String("listen", "", "be the receiver (the program starts itself with this)")
 	spin := flag.Bool("spin", false, "keep a core busy (the program starts itself with this)")
+	report := measure.NewReport("udp", "node")
+	report.Seed = "the names are the same in each run"
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	run := func() error { return compare(ctx, *rounds, *length, peers(ctx, *exporter, *node)) }
+	run := func() error { return compare(ctx, report, *rounds, *length, peers(ctx, *exporter, *node)) }
 	switch {
 	case *address != "":
 		run = func() error { return listen(ctx, *address) }
@@ -87,7 +89,7 @@ func peers(ctx context.Context, exporter, node string) []contender {
 	return all
 }
 
-func compare(ctx context.Context, rounds int, d time.Duration, who []contender) error {
+func compare(ctx context.Context, report *measure.Report, rounds int, d time.Duration, who []contender) error {
 	sheet := measure.NewSheet(measure.Higher, "M lines per CPU second of the receiver", "sent, M lines/s",
 		"sent, k packets/s",
 		"counted, M lines/s", "lost, %", "kernel drops, k packets", "receiver's cores")
@@ -101,7 +103,7 @@ func compare(ctx context.Context, rounds int, d time.Duration, who []contender) 
 	if err := measure.Rounds(rounds, cases...); err != nil {
 		return err
 	}
-	return sheet.Write(os.Stdout)
+	return report.Write(sheet)
 }
 
 // question is one row of the table.

@@ -17,22 +17,28 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds; every contender runs once in each")
 	updates := flag.Int("updates", 1_500_000, "updates that one measurement makes")
 	needles := flag.Bool("needles", true, "also look for five hot keys among ten million")
+	report := measure.NewReport("window", "github.com/keilerkonzept/topk")
+	report.Seed = "1, 2"
 	flag.Parse()
-	if err := run(*rounds, *updates, *needles); err != nil {
+	if err := run(report, *rounds, *updates, *needles); err != nil {
 		fmt.Fprintln(os.Stderr, "window:", err)
 		os.Exit(1)
 	}
 }
 
-func run(rounds, updates int, needles bool) error {
+func run(report *measure.Report, rounds, updates int, needles bool) error {
 	sheet := measure.NewSheet(measure.Higher, "M updates per CPU second", "memory, MB", "error, requests")
 	if err := measure.Rounds(rounds, costCases(sheet, updates)...); err != nil {
 		return err
 	}
-	if err := sheet.Write(os.Stdout); err != nil || !needles {
+	if !needles {
+		return report.Write(sheet)
+	}
+	found, err := findNeedles()
+	if err != nil {
 		return err
 	}
-	return findNeedles(os.Stdout)
+	return report.Write(sheet, found)
 }
 
 func costCases(sheet *measure.Sheet, updates int) []func() error {

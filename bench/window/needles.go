@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"runtime"
 	"slices"
@@ -29,34 +28,30 @@ type finding struct {
 	err        int64   // as the detector knows it, at the end of the flood
 }
 
-func findNeedles(w io.Writer) error {
-	fmt.Fprintf(w,
-		"| five hot keys among %d M | who | found | false | found after, s | heap in the flood, MB | heap after, MB | known error |\n|---|---|---|---|---|---|---|---|\n",
-		hayPerSecond*haySeconds/1_000_000)
+func findNeedles() (*measure.Sheet, error) {
+	sheet := measure.NewSheet(measure.Higher, fmt.Sprintf("found, of %d", needleCount), "false", "first found after, s",
+		"last found after, s", "heap in the flood, MB", "heap after, MB", "known error, requests")
 	for _, from := range []int{0, lateStart} {
 		for _, who := range []string{measure.Ours, peer} {
 			f, err := search(who, from)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			when := "from the start"
-			if from > 0 {
-				when = fmt.Sprintf("from second %d on", from)
-			}
-			fmt.Fprintf(w, "| %s | %s | %d of %d | %d | %s | %.1f | %.1f | %d |\n", when, who, len(f.at), needleCount,
-				len(f.false), f.span(), f.peak, f.idle, f.err)
+			first, last := f.span()
+			sheet.Add(fmt.Sprintf("five hot keys among %d M, from second %d on", hayPerSecond*haySeconds/1_000_000, from),
+				who, float64(len(f.at)), float64(len(f.false)), first, last, f.peak, f.idle, float64(f.err))
 		}
 	}
-	return nil
+	return sheet, nil
 }
 
-// span returns the times to the first needle found and to the last.
-func (f *finding) span() string {
+// span returns the seconds until the first needle was found and until the last was. Without a needle they are 0.
+func (f *finding) span() (first, last float64) {
 	if len(f.at) == 0 {
-		return "-"
+		return 0, 0
 	}
 	times := slices.Sorted(maps.Values(f.at))
-	return fmt.Sprintf("%.1f-%.1f", times[0].Seconds(), times[len(times)-1].Seconds())
+	return times[0].Seconds(), times[len(times)-1].Seconds()
 }
 
 func search(who string, from int) (*finding, error) {

@@ -46,7 +46,7 @@ func TestNumber(t *testing.T) {
 	t.Parallel()
 	for x, want := range map[float64]string{0: "0", 0.0001: "0", 0.004: "0.004", 0.25: "0.25", 5: "5", 12.34: "12.3",
 		1234.5: "1234"} {
-		if got := number(x); got != want {
+		if got := Number(x); got != want {
 			t.Errorf("%v: got %s, want %s", x, got, want)
 		}
 	}
