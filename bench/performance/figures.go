@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,6 +44,7 @@ func (f *figures) functions() template.FuncMap {
 		"sheets":   f.sheets,   // sheets NAME: all tables of a program
 		"recorded": f.recorded, // recorded FIGURE: a figure of results/recorded.json
 		"at":       f.at,       // at FILE PATH: a number in another JSON file, such as "rows[limit=one key;times=4].members"
+		"least":    f.least,    // least FILE PATH: the lowest of all numbers at the path
 		"cell":     f.cell,     // cell FILE ROW COLUMN N: the nth number of a cell of a Markdown table
 		"add":      func(a, b any) (figure, error) { return both(a, b, func(x, y float64) float64 { return x + y }) },
 		"sub":      func(a, b any) (figure, error) { return both(a, b, func(x, y float64) float64 { return x - y }) },
@@ -51,6 +53,18 @@ func (f *figures) functions() template.FuncMap {
 		"round": func(digits int, a any) (string, error) { // round DIGITS FIGURE: with digits after the point
 			x, err := number(a)
 			return strconv.FormatFloat(x, 'f', digits, 64), err
+		},
+		"floor": func(digits int, a any) (figure, error) { // floor DIGITS FIGURE: 99.96 % is not all
+			x, err := number(a)
+			p := math.Pow10(digits)
+			return figure(math.Floor(x*p) / p), err
+		},
+		"thousands": func(a any) (string, error) { // thousands FIGURE: whole, with a comma
+			x, err := number(a)
+			if x < 1000 {
+				return fmt.Sprintf("%.0f", x), err
+			}
+			return fmt.Sprintf("%d,%03d", int(x)/1000, int(x)%1000), err
 		},
 	}
 }
@@ -203,38 +217,64 @@ func (f *figures) load(file string, into any) error {
 
 var step = regexp.MustCompile(`([^.\[]+)(?:\[([^\]]+)\])?`)
 
-// at follows a path: a name chooses a field, and conditions behind it the first object of a list that meets them.
+// at follows a path: a name chooses a field, and conditions behind it the objects of a list that meet them. It returns
+// the number of the first.
 func (f *figures) at(file, path string) (figure, error) {
-	var value any
-	if err := f.load(file, &value); err != nil {
+	all, err := f.follow(file, path)
+	if err != nil {
 		return 0, err
 	}
-	for _, s := range step.FindAllStringSubmatch(path, -1) {
-		fields, _ := value.(map[string]any)
-		field, ok := fields[s[1]]
-		if !ok {
-			return 0, fmt.Errorf("%s: %s: no %q", file, path, s[1])
-		}
-		value = field
-		if s[2] == "" {
-			continue
-		}
-		list, _ := value.([]any)
-		i := slices.IndexFunc(list, func(one any) bool { return meets(one, s[2]) })
-		if i < 0 {
-			return 0, fmt.Errorf("%s: %s: nothing meets %q", file, path, s[2])
-		}
-		value = list[i]
+	return all[0], nil
+}
+
+// least returns the lowest number of a path.
+func (f *figures) least(file, path string) (figure, error) {
+	all, err := f.follow(file, path)
+	if err != nil {
+		return 0, err
 	}
-	x, err := number(value)
-	return figure(x), err
+	return slices.Min(all), nil
+}
+
+func (f *figures) follow(file, path string) (all []figure, err error) {
+	var root any
+	if err := f.load(file, &root); err != nil {
+		return nil, err
+	}
+	values := []any{root}
+	for _, s := range step.FindAllStringSubmatch(path, -1) {
+		var next []any
+		for _, value := range values {
+			fields, _ := value.(map[string]any)
+			list, isList := fields[s[1]].([]any)
+			if !isList {
+				next = append(next, fields[s[1]])
+			}
+			for _, one := range list {
+				if meets(one, s[2]) {
+					next = append(next, one)
+				}
+			}
+		}
+		values = next
+	}
+	for _, value := range values {
+		x, err := number(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", file, path, err)
+		}
+		all = append(all, figure(x))
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: nothing is at %s", file, path)
+	}
+	return all, nil
 }
 
 func meets(one any, conditions string) bool {
 	fields, _ := one.(map[string]any)
 	for condition := range strings.SplitSeq(conditions, ";") {
-		name, want, _ := strings.Cut(condition, "=")
-		if fmt.Sprint(fields[name]) != want {
+		if name, want, ok := strings.Cut(condition, "="); ok && fmt.Sprint(fields[name]) != want {
 			return false
 		}
 	}
