@@ -22,7 +22,7 @@ type web struct {
 // checks returns hotparam's requests, which are Envoy's requests of its authorization by HTTP.
 func checks(addr string) *web {
 	return &web{addr: addr, request: func(key, value string) string {
-		return "GET /check/" + key + "?id=" + value + " HTTP/1.1\r\nHost: bench\r\n\r\n"
+		return "GET /check?/" + key + "?id=" + value + " HTTP/1.1\r\nHost: bench\r\n\r\n"
 	}}
 }
 

@@ -132,14 +132,18 @@ func LoadReport(dir, name string) (*Report, error) {
 	return r, nil
 }
 
-// Commit returns the commit of the working directory, with a mark if files differ from it.
+// Commit returns the commit of the working directory, with a mark if other files than results differ from it.
 func Commit() string {
-	out, err := exec.CommandContext(context.Background(), "git", "describe", "--always", "--dirty", "--abbrev=12",
-		"--exclude=*").Output()
+	out, err := exec.CommandContext(context.Background(), "git", "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
 		return "unknown"
 	}
-	return strings.TrimSpace(string(out))
+	commit := strings.TrimSpace(string(out))
+	if exec.CommandContext(context.Background(), "git", "diff", "--quiet", "HEAD", "--", ":/",
+		":(top,exclude)bench/results", ":(top,exclude)*.md").Run() != nil {
+		commit += "-dirty"
+	}
+	return commit
 }
 
 // version returns the version of a linked module, of a program that Go built, or of another program.
@@ -160,9 +164,9 @@ func version(name string) string {
 	}
 	for _, arg := range []string{"-v", "--version", "version"} {
 		out, err := exec.CommandContext(context.Background(), path, arg).CombinedOutput()
-		line, _, _ := strings.Cut(string(out), "\n")
+		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 		if err == nil && line != "" {
-			return strings.TrimSpace(line)
+			return line
 		}
 	}
 	return "unknown"

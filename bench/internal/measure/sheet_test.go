@@ -51,3 +51,29 @@ func TestNumber(t *testing.T) {
 		}
 	}
 }
+
+func TestReport_SavesAllRoundsAndLosesNone(t *testing.T) {
+	t.Parallel()
+	dir, s := t.TempDir(), NewSheet(Higher, "k/s")
+	s.Add("a", Ours, 2)
+	s.Add("a", Ours, 3)
+	s.Add("a", "peer", 1)
+	s.Add("a", "peer", 1)
+	saved := &Report{Name: "one", Commit: "abc", Sheets: []*Sheet{s}}
+	if err := saved.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := LoadReport(dir, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := got.Sheets[0]; got.Commit != "abc" || r.Ratio(r.Rows[1]) != 2.5 || len(r.Rows[0].Rounds) != 2 {
+		t.Errorf("got %+v with a ratio of %v", got, r.Ratio(r.Rows[1]))
+	}
+	without := NewSheet(Higher, "k/s")
+	without.Add("a", Ours, 9)
+	err = (&Report{Name: "one", Sheets: []*Sheet{without}}).Save(dir)
+	if err == nil || !strings.Contains(err.Error(), "a, peer") {
+		t.Errorf("without the peer: got %v, want an error that names its row", err)
+	}
+}
