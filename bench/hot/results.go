@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
 )
@@ -75,24 +74,15 @@ func render(dir string, r *results) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hot: %w", err)
 	}
-	if err := renderDocument(files, filepath.Join(dir, "../../docs/performance.md"), r); err != nil {
-		return nil, err
-	}
-	return files, nil
-}
-
-// renderDocument adds the document with its table to the files.
-func renderDocument(files map[string][]byte, name string, r *results) error {
-	const begin, end = "<!-- computed: bench/hot -->\n", "<!-- end -->"
-	text, err := os.ReadFile(name)
+	name := filepath.Join(dir, "../../docs/performance.md")
+	document, err := os.ReadFile(name)
 	if err != nil {
-		return fmt.Errorf("hot: %w", err)
+		return nil, fmt.Errorf("hot: %w", err)
 	}
-	before, rest, ok := strings.Cut(string(text), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return fmt.Errorf("hot: %s: the marks of the table are missing", name)
+	text, err := measure.WithComputed(string(document), "bench/hot", documentTable(r))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	files[name] = []byte(before + begin + "\n" + documentTable(r) + "\n" + end + after)
-	return nil
+	files[name] = []byte(text)
+	return files, nil
 }

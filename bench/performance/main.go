@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"text/template"
 
@@ -58,7 +57,7 @@ func render(root string) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		files[name] = []byte(keepComputed(wrap(page), string(before)))
+		files[name] = []byte(keepComputed(page, string(before)))
 	}
 	list, err := os.ReadFile(filepath.Join(here, "figures.txt"))
 	if err != nil {
@@ -96,38 +95,4 @@ func keepComputed(page, before string) string {
 		}
 		return part
 	})
-}
-
-const columns = 120
-
-// wrap breaks lines of prose that their figures have made too long.
-func wrap(page string) string {
-	lines := strings.Split(page, "\n")
-	for i := 0; i < len(lines); i++ {
-		line := lines[i]
-		if len(line) <= columns || strings.HasPrefix(line, "|") || strings.HasPrefix(line, "<!--") {
-			continue
-		}
-		indent := ""
-		if strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "  ") {
-			indent = "  "
-		}
-		end := strings.LastIndexByte(line[:columns+1], ' ')
-		if end <= len(indent) {
-			continue
-		}
-		rest := indent + line[end+1:]
-		if i+1 < len(lines) && continues(lines[i+1]) { // the next line of the same paragraph
-			lines[i], lines[i+1] = line[:end], rest+" "+strings.TrimSpace(lines[i+1])
-		} else {
-			lines[i] = line[:end]
-			lines = slices.Insert(lines, i+1, rest)
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-// continues reports whether a line goes on with the paragraph before it.
-func continues(line string) bool {
-	return line != "" && !strings.ContainsRune("-|#!<`", rune(line[0]))
 }

@@ -64,11 +64,11 @@ func (f *figures) sheets(name string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "`%s`, %s, load %s, commit %s", r.Command, r.Date, r.Load, r.Commit)
+	fmt.Fprintf(&b, "`%s`,\n%s, load %s, commit %s\n", r.Command, r.Date, r.Load, r.Commit)
 	if r.From != "" {
-		fmt.Fprintf(&b, " (%s)", r.From)
+		fmt.Fprintf(&b, "(%s)\n", r.From)
 	}
-	b.WriteString(":\n\n")
+	b.WriteString("\n")
 	for _, s := range r.Sheets {
 		if err := s.Write(&b); err != nil {
 			return "", err

@@ -3,8 +3,8 @@
 // core over loopback.
 //
 //	go install github.com/prometheus/statsd_exporter@v0.31.0
-//	npm install --prefix ../bin/peers statsd@0.9.0
-//	go run ./udp [-rounds 1] [-for 10s] [-exporter statsd_exporter] [-statsd ../bin/peers/node_modules/statsd]
+//	npm install --prefix ../bin/_peers statsd@0.9.0
+//	go run ./udp [-rounds 1] [-for 10s] [-exporter statsd_exporter] [-statsd ../bin/_peers/node_modules/statsd]
 //
 // "full" packets hold as many lines as fit into 1432 bytes, "single" packets one line. They are sent at the rates to be
 // reached, to see that the receivers lose nothing, and as fast as one core can, to see how much of it arrives. One load

@@ -35,7 +35,7 @@ func main() {
 	rounds := flag.Int("rounds", 1, "rounds; every contender runs once in each")
 	length := flag.Duration("for", 10*time.Second, "how long one load lasts")
 	exporter := flag.String("exporter", "statsd_exporter", "the statsd_exporter to compare with")
-	node := flag.String("statsd", "../bin/peers/node_modules/statsd",
+	node := flag.String("statsd", "../bin/_peers/node_modules/statsd",
 		"the folder of the Node.js statsd to compare with")
 	address := flag.String("listen", "", "be the receiver (the program starts itself with this)")
 	spin := flag.Bool("spin", false, "keep a core busy (the program starts itself with this)")

@@ -26,6 +26,17 @@ func Load() string {
 	return first
 }
 
+// WithComputed returns a document with the part that a program, such as bench/hot, computes for it.
+func WithComputed(document, program, text string) (string, error) {
+	begin, end := "<!-- computed: "+program+" -->\n", "<!-- end -->"
+	before, rest, ok := strings.Cut(document, begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return "", fmt.Errorf("%s: the marks of its part are missing", program)
+	}
+	return before + begin + "\n" + text + "\n" + end + after, nil
+}
+
 // WithTables returns a page with the tables of a program, such as bench/flood, put between the two marks that the page
 // has for them.
 func WithTables(page, program, tables string) (string, error) {
