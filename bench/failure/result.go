@@ -156,7 +156,13 @@ func (r *result) admitted() (n int) {
 // bound returns the number of times that the hot key may pass: a bucket, its refill, a bucket of shares, and the bucket
 // again if Redis has forgotten it.
 func (r *result) bound() int {
-	n := burst + int(rate*r.length.Seconds())
+	length := r.length // and as long as calls go on, which on a busy machine is longer
+	for i := range r.l.used {
+		if s := &r.l.samples[i]; s.back.Load() {
+			length = max(length, s.ended)
+		}
+	}
+	n := burst + int(rate*length.Seconds())
 	if r.stats.StoreErrors > 0 {
 		n += burst
 	}
