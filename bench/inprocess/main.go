@@ -14,6 +14,7 @@ func main() {
 	length := flag.Duration("for", 300*time.Millisecond, "how long one measurement takes")
 	pour := flag.Duration("flood", 3*time.Second, "how long one flood takes; 0: none")
 	report := measure.NewReport("inprocess", "github.com/alibaba/sentinel-golang")
+	report.Seed = "none: other values of the flood are random"
 	flag.Parse()
 	if err := run(report, *rounds, *length, *pour); err != nil {
 		fmt.Fprintln(os.Stderr, "inprocess:", err)

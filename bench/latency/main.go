@@ -35,6 +35,7 @@ func main() {
 	flag.StringVar(&o.server, "server", "redis-server", "the server to start")
 	alone := flag.Bool("idle", false, "be the idle program beside the trials (the program starts itself with this)")
 	report := measure.NewReport("latency", "redis-server")
+	report.Seed = "none: trials begin at random times"
 	flag.Parse()
 	if *alone {
 		if err := idle(os.Stdin, os.Stdout); err != nil {

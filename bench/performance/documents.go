@@ -49,7 +49,7 @@ func (f *figures) correctFigures(text, words string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		pattern, rest, values = pattern+spaced(before)+`([0-9][0-9.,]*)`, after, append(values, value)
+		pattern, rest, values = pattern+spaced(before)+`(-?[0-9][0-9.,]*)`, after, append(values, value)
 	}
 	pattern += spaced(rest)
 	found := regexp.MustCompile(pattern).FindAllStringSubmatchIndex(text, -1)

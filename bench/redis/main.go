@@ -34,6 +34,7 @@ func main() {
 	server := flag.String("server", "redis-server", "the server to start")
 	report := measure.NewReport("redis", "github.com/go-redis/redis_rate/v10", "github.com/throttled/throttled/v2",
 		"github.com/redis/rueidis/rueidislimiter", "redis-server")
+	report.Seed = "none: contenders of a caller alone are asked in random order"
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -40,7 +40,6 @@ func main() {
 	address := flag.String("listen", "", "be the receiver (the program starts itself with this)")
 	spin := flag.Bool("spin", false, "keep a core busy (the program starts itself with this)")
 	report := measure.NewReport("udp", "node")
-	report.Seed = "the names are the same in each run"
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

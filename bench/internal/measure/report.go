@@ -29,7 +29,7 @@ type Report struct {
 	Commit   string            `json:"commit"`
 	Machine  string            `json:"machine"`
 	Load     string            `json:"load"` // of the machine, before and after
-	Seed     string            `json:"seed,omitempty"`
+	Seed     string            `json:"seed"`
 	Versions map[string]string `json:"versions"`
 	// From says where the figures come from, if the program did not write them.
 	From   string   `json:"from,omitempty"`
@@ -43,6 +43,7 @@ type Report struct {
 func NewReport(name string, peers ...string) *Report {
 	r := &Report{Name: name, Date: time.Now().Format(time.DateOnly), Machine: Machine(), Load: Load(),
 		Command:  strings.Join(append([]string{"go run ./" + name}, os.Args[1:]...), " "),
+		Seed:     "none: the traffic is the same in each run",
 		Versions: map[string]string{"go": runtime.Version()},
 		save:     flag.Bool("save", false, "also write "+Results+"/"+name+".json, of which the documents are made")}
 	for _, peer := range peers {
