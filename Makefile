@@ -94,7 +94,7 @@ benchmark: ## hot keys found by eight ways, on traces of others and attacks (ben
 
 PEERS = 'inprocess -rounds 3' 'window -rounds 3' 'redis -rounds 3' 'batch -rounds 3' 'udp -rounds 3 -for 2s -exporter ../bin/statsd_exporter' \
     'grpc -rounds 3 -for 1s' 'proxy -rounds 3 -for 1s' 'serve -rounds 3 -for 2s' 'gateways -fast -rounds 3 -for 1s -connections 32' \
-    'gateways -rounds 3 -for 3s -envoy ../bin/_peers/envoy/envoy/_bin/envoy' 'sinks -for 4s' 'failure' 'latency -trials 150'
+    'gateways -rounds 3 -for 3s -envoy ../bin/_peers/envoy/envoy/_bin/envoy' 'sinks -for 3s' 'failure' 'latency -trials 120'
 peers: ## comparisons with other libraries and servers into bench/results, and the documents of them; 22 minutes alone
 	-GOBIN=$(CURDIR)/bin $(GO) install github.com/prometheus/statsd_exporter@v0.31.0
 	-cd bench && GOBIN=$(CURDIR)/bin $(GO) install github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36

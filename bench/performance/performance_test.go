@@ -56,3 +56,15 @@ func TestCorrectFigures_KeepsTheWords(t *testing.T) {
 		t.Error("other words: got no error")
 	}
 }
+
+func TestKeepComputed_KeepsPartsOfOtherPrograms(t *testing.T) {
+	t.Parallel()
+	const empty = "<!-- computed: bench/a -->\n<!-- end -->"
+	const written = "<!-- computed: bench/a -->\n\n| 1 |\n\n<!-- end -->"
+	if got, want := keepComputed("new\n"+empty+"\nend", "old\n"+written), "new\n"+written+"\nend"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := keepComputed(empty, "old"); got != empty {
+		t.Errorf("without the part before: got %q, want %q", got, empty)
+	}
+}
