@@ -5,8 +5,8 @@
 //
 // performance.md.tmpl and RESULTS.md.tmpl are the two pages as templates (text/template), in which each figure is an
 // expression; the functions are in figures.go. A part between "<!-- computed: bench/NAME -->" and "<!-- end -->" is
-// left as it is: the program bench/NAME writes it, by measure.WithComputed. figures.txt names the figures of all other documents. Without
-// changes to write, the test of this package passes.
+// left as it is: the program bench/NAME writes it, by measure.WithComputed. figures.txt names the figures of all other
+// documents. Without changes to write, the test of this package passes.
 package main
 
 import (
