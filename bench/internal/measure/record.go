@@ -1,8 +1,10 @@
 package measure
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 )
@@ -24,6 +26,20 @@ func Load() string {
 	text, _ := os.ReadFile("/proc/loadavg") // only for the record
 	first, _, _ := strings.Cut(string(text), " ")
 	return first
+}
+
+// Commit returns the commit of the working directory, with a mark if other files than results differ from it.
+func Commit() string {
+	out, err := exec.CommandContext(context.Background(), "git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	commit := strings.TrimSpace(string(out))
+	if exec.CommandContext(context.Background(), "git", "diff", "--quiet", "HEAD", "--", ":/",
+		":(top,exclude)bench/results", ":(top,exclude)*.md").Run() != nil {
+		commit += "-dirty"
+	}
+	return commit
 }
 
 // WithComputed returns a document with the part that a program, such as bench/hot, computes for it.

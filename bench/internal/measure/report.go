@@ -133,20 +133,6 @@ func LoadReport(dir, name string) (*Report, error) {
 	return r, nil
 }
 
-// Commit returns the commit of the working directory, with a mark if other files than results differ from it.
-func Commit() string {
-	out, err := exec.CommandContext(context.Background(), "git", "rev-parse", "--short=12", "HEAD").Output()
-	if err != nil {
-		return "unknown"
-	}
-	commit := strings.TrimSpace(string(out))
-	if exec.CommandContext(context.Background(), "git", "diff", "--quiet", "HEAD", "--", ":/",
-		":(top,exclude)bench/results", ":(top,exclude)*.md").Run() != nil {
-		commit += "-dirty"
-	}
-	return commit
-}
-
 // version returns the version of a linked module, of a program that Go built, or of another program.
 func version(name string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
