@@ -15,6 +15,7 @@ import (
 // results holds all measurements: results.json.
 type results struct {
 	Seed     uint64     `json:"seed"`
+	Commit   string     `json:"commit,omitempty"`
 	Machine  string     `json:"machine"`
 	Go       string     `json:"go"`
 	Load     string     `json:"load"` // load of the machine, before and after
@@ -65,7 +66,8 @@ func run(dir, traffic string, seed uint64, draw, quick bool) error {
 
 // study measures everything.
 func study(seed uint64, part float64, traffic string) (*results, error) {
-	r := &results{Seed: seed, Machine: measure.Machine(), Go: runtime.Version(), Load: measure.Load()}
+	r := &results{Seed: seed, Commit: measure.Commit(), Machine: measure.Machine(), Go: runtime.Version(),
+		Load: measure.Load()}
 	all := streams(seed, part)
 	logs, err := logStreams(traffic)
 	if err != nil {
