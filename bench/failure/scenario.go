@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hotparam/pipeline/bench/internal/link"
 	"github.com/hotparam/pipeline/bench/internal/redisserver"
 )
 
@@ -23,7 +24,7 @@ type scenario struct {
 type site struct {
 	server  *redisserver.Server
 	cluster *redisserver.Cluster
-	link    *link
+	link    *link.Link
 	addrs   []string // for the gates
 }
 
@@ -32,8 +33,8 @@ func scenarios() []scenario {
 		{name: "healthy", trouble: func(ctx context.Context, _ *site, d time.Duration) error { return pause(ctx, d) }},
 		{name: "frozen", trouble: frozen},
 		{name: "killed", forgets: true, trouble: killed},
-		{name: "black hole", linked: true, trouble: cut(hollow)},
-		{name: "answers lost", linked: true, trouble: cut(deaf)},
+		{name: "black hole", linked: true, trouble: cut(link.Hollow)},
+		{name: "answers lost", linked: true, trouble: cut(link.Deaf)},
 		{name: "connections forgotten", linked: true, trouble: forgotten},
 		{name: "healthy cluster", cluster: true, trouble: func(ctx context.Context, _ *site, d time.Duration) error {
 			return pause(ctx, d)
@@ -66,18 +67,18 @@ func (sc *scenario) open(ctx context.Context, path string) (*site, error) {
 	}
 	s.addrs = []string{s.server.Addr}
 	if sc.linked {
-		if s.link, err = newLink(ctx, s.server.Addr); err != nil {
+		if s.link, err = link.New(ctx, s.server.Addr); err != nil {
 			s.close()
 			return nil, err
 		}
-		s.addrs = []string{s.link.ln.Addr().String()}
+		s.addrs = []string{s.link.Addr()}
 	}
 	return s, nil
 }
 
 func (s *site) close() {
 	if s.link != nil {
-		s.link.close()
+		s.link.Close()
 	}
 	if s.cluster != nil {
 		s.cluster.Stop()
@@ -106,18 +107,18 @@ func killed(ctx context.Context, s *site, d time.Duration) error {
 	return s.answers(ctx)
 }
 
-func cut(m mode) func(context.Context, *site, time.Duration) error {
+func cut(m link.Mode) func(context.Context, *site, time.Duration) error {
 	return func(ctx context.Context, s *site, d time.Duration) error {
-		s.link.set(m)
-		defer s.link.set(whole)
+		s.link.Set(m)
+		defer s.link.Set(link.Whole)
 		return pause(ctx, d)
 	}
 }
 
 // forgotten acts like a firewall that has lost its table: the present connections are dead, new connections work.
 func forgotten(_ context.Context, s *site, _ time.Duration) error {
-	s.link.set(hollow)
-	s.link.set(whole)
+	s.link.Set(link.Hollow)
+	s.link.Set(link.Whole)
 	return nil
 }
 
