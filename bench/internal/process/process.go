@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,7 +48,7 @@ func StartListening(ctx context.Context, addr, path string, args ...string) (*Pr
 		return nil, err
 	}
 	err = p.Await(func() error {
-		conn, err := net.Dial("tcp", addr)
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return err
 		}
@@ -79,6 +80,32 @@ func (p *Process) End() {
 func (p *Process) Signal(sig os.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		return fmt.Errorf("process: %v to %s: %w", sig, p.cmd.Path, err)
+	}
+	return nil
+}
+
+// Freeze stops the program by SIGSTOP, and returns when all its threads stand still. SIGCONT lets it go on.
+func (p *Process) Freeze() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return p.Await(func() error { return stopped(strconv.Itoa(p.cmd.Process.Pid)) })
+}
+
+// stopped returns an error if a thread still runs. It knows none where there is no /proc.
+func stopped(pid string) error {
+	threads, err := filepath.Glob("/proc/" + pid + "/task/*")
+	if err != nil {
+		return fmt.Errorf("process: %w", err)
+	}
+	for _, thread := range threads {
+		fields, err := statOf(thread)
+		if err != nil {
+			return err
+		}
+		if fields[0] != "T" {
+			return fmt.Errorf("process: %s is in state %s", thread, fields[0])
+		}
 	}
 	return nil
 }
@@ -125,13 +152,11 @@ func (p *Process) CPU() (time.Duration, error) {
 }
 
 func cpuOf(pid string) (time.Duration, error) {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	fields, err := statOf("/proc/" + pid)
 	if err != nil {
-		return 0, fmt.Errorf("process: %w", err)
+		return 0, err
 	}
-	// The second field is the name in brackets, which may hold blanks. User and kernel time are the 12th and 13th field
-	// behind it.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	// User and kernel time are the 12th and 13th field.
 	var ticks int64
 	for _, f := range fields[11:13] {
 		n, err := strconv.ParseInt(f, 10, 64)
@@ -141,4 +166,14 @@ func cpuOf(pid string) (time.Duration, error) {
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// statOf returns the fields of a process or thread behind its name, which is in brackets and may hold blanks. The first
+// is its state.
+func statOf(dir string) ([]string, error) {
+	stat, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return nil, fmt.Errorf("process: %w", err)
+	}
+	return strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])), nil
 }

@@ -110,7 +110,7 @@ func (s *Server) Do(ctx context.Context, args ...any) error {
 }
 
 // Freeze stops the process, and Thaw continues it.
-func (s *Server) Freeze() error { return s.process.Signal(syscall.SIGSTOP) }
+func (s *Server) Freeze() error { return s.process.Freeze() }
 
 // Thaw continues a frozen process.
 func (s *Server) Thaw() error { return s.process.Signal(syscall.SIGCONT) }
