@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -30,7 +31,8 @@ http {
 }
 `
 
-// openNginx starts one nginx. Both doors ask it. It stands before the service, so that it is each door that fails.
+// openNginx starts one nginx, which both doors ask. It has no state that fails without the doors, because it stands in
+// front of the service.
 func openNginx(ctx context.Context, dir string) (*deployment, error) {
 	s, own, addrs, err := newServer(dir, "nginx", 1)
 	if err != nil {
@@ -38,7 +40,8 @@ func openNginx(ctx context.Context, dir string) (*deployment, error) {
 	}
 	s.addr = addrs[0]
 	file := filepath.Join(own, "nginx.conf")
-	text := strings.NewReplacer("{dir}", own, "{addr}", s.addr, "{rate}", fmt.Sprint(rate), "{burst}", fmt.Sprint(burst))
+	text := strings.NewReplacer("{dir}", own, "{addr}", s.addr,
+		"{rate}", strconv.Itoa(rate), "{burst}", strconv.Itoa(burst))
 	if err := os.WriteFile(file, []byte(text.Replace(nginxFile)), 0o600); err != nil {
 		return nil, err
 	}
@@ -77,7 +80,7 @@ func askNginx(w *web, addr string) ask {
 
 // nginxVersion returns what nginx says, or "" if there is none.
 func nginxVersion() string {
-	said, _ := exec.Command("nginx", "-v").CombinedOutput() // it is missing then
+	said, _ := exec.CommandContext(context.Background(), "nginx", "-v").CombinedOutput() // it is missing then
 	_, version, _ := strings.Cut(strings.TrimSpace(string(said)), "/")
 	return version
 }

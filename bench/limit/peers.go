@@ -22,9 +22,10 @@ var (
 	// Versions of gubernator from v2.21.0 on need Go 1.26.10.
 	gubernator = peer{"gubernator", "v2.13.0", "gubernator",
 		goInstall("github.com/gubernator-io/gubernator/v2/cmd/gubernator")}
-	// Newer versions of envoyproxy/ratelimit have no tags.
+	// Versions of envoyproxy/ratelimit after v1.4.0 have no tags.
 	ratelimit = peer{"envoyproxy/ratelimit", "v1.4.1-0.20260122083618-3fb702589d36", "service_cmd",
 		goInstall("github.com/envoyproxy/ratelimit/src/service_cmd")}
+	// The crate needs protoc, whatever protocols are used.
 	throttlecrab = peer{"throttlecrab-server", "0.4.40", "bin/throttlecrab-server", cargoInstall("throttlecrab-server")}
 )
 

@@ -41,7 +41,7 @@ func (s *server) start(ctx context.Context) error {
 		return err
 	}
 	return s.await(func() error {
-		conn, err := net.Dial("tcp", s.addr)
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr)
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (s *server) slow(d time.Duration) {
 	}
 }
 
-func (s *server) freeze() error                     { return s.Signal(syscall.SIGSTOP) }
+func (s *server) freeze() error                     { return s.Freeze() }
 func (s *server) thaw() error                       { return s.Signal(syscall.SIGCONT) }
 func (s *server) kill()                             { s.Stop() }
 func (s *server) restart(ctx context.Context) error { return s.start(ctx) }

@@ -48,11 +48,11 @@ func startRatelimit(ctx context.Context, dir, path string, redis []string) (ask,
 		return nil, nil, err
 	}
 	s.addr = addrs[0]
-	config := filepath.Join(own, "ratelimit", "config")
-	if err := os.MkdirAll(config, 0o755); err != nil {
+	file := filepath.Join(own, "ratelimit", "config", "bench.yaml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, nil, err
 	}
-	if err := os.WriteFile(filepath.Join(config, "bench.yaml"), fmt.Appendf(nil, ratelimitFile, rate), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, ratelimitFile, rate), 0o600); err != nil {
 		return nil, nil, err
 	}
 	s.env = []string{"USE_STATSD=false", "LOG_LEVEL=error", "RUNTIME_ROOT=" + own, "RUNTIME_SUBDIRECTORY=ratelimit",
