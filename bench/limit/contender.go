@@ -48,4 +48,5 @@ type contender struct {
 	open    func(ctx context.Context, dir string, addrs []string) (*deployment, error)
 	redis   bool // its counts are in Redis
 	cluster bool // which may be a cluster
+	own     bool // its counts are in a process of its own that can fail while a door still answers
 }

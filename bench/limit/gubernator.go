@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // daemons are two daemons of gubernator in one cluster. Each key has an owner, to which the other daemon forwards. Both
@@ -17,14 +20,13 @@ import (
 // happens to the daemon that owned the keys of most requests until the first time.
 type daemons struct {
 	servers [2]*server
-	webs    [2]*web
-	doors   [2]string // addresses for HTTP
+	conns   [2]*grpc.ClientConn
 	owned   [2]atomic.Int64
 	first   sync.Once
 	owner   *server
 }
 
-// openGubernator starts two daemons. A service asks them over HTTP without a client of gubernator.
+// openGubernator starts two daemons. They are asked over gRPC, as its own client does.
 func openGubernator(ctx context.Context, dir, path string) (*deployment, error) {
 	g := new(daemons)
 	err := g.prepare(ctx, dir, path)
@@ -54,11 +56,12 @@ func (g *daemons) prepare(ctx context.Context, dir, path string) error {
 		if err != nil {
 			return err
 		}
-		g.servers[i], g.webs[i], s.addr = s, newWeb(), addrs[0]
-		if g.doors[i], err = s.through(ctx, addrs[0]); err != nil {
+		g.servers[i], s.addr = s, addrs[0]
+		advertised, err := s.through(ctx, addrs[1])
+		if err != nil {
 			return err
 		}
-		advertised, err := s.through(ctx, addrs[1])
+		g.conns[i], err = grpc.NewClient(advertised, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return err
 		}
@@ -84,53 +87,53 @@ func (g *daemons) prepare(ctx context.Context, dir, path string) error {
 
 // whole returns nil if daemon i knows both daemons.
 func (g *daemons) whole(ctx context.Context, i int) error {
-	var health struct {
-		PeerCount int `json:"peer_count"`
+	answer, err := g.call(ctx, i, "HealthCheck", nil)
+	if err != nil {
+		return err
 	}
-	err := g.webs[i].get(ctx, "http://"+g.doors[i]+"/v1/HealthCheck", &health)
-	if err == nil && health.PeerCount != len(g.servers) {
-		err = fmt.Errorf("gubernator: %d daemons in the cluster", health.PeerCount)
+	const count = 3
+	if n := numbers(answer)[count]; n != uint64(len(g.servers)) {
+		return fmt.Errorf("gubernator: %d daemons in the cluster", n)
 	}
-	return err
+	return nil
 }
 
-// door asks daemon i.
+// door asks daemon i. The other daemon owns the key if the answer has metadata, which name the owner.
 func (g *daemons) door(i int) ask {
 	return func(ctx context.Context, key, _ string) (bool, error) {
-		var answer struct {
-			Responses []struct {
-				Status   string
-				Error    string
-				Metadata struct{ Owner string }
-			}
-		}
-		err := g.webs[i].post(ctx, "http://"+g.doors[i]+"/v1/GetRateLimits", map[string]any{
-			"requests": []map[string]any{{"name": "bench", "unique_key": key, "algorithm": "LEAKY_BUCKET", "hits": 1,
-				"limit": rate, "duration": time.Second.Milliseconds(), "burst": burst}},
-		}, &answer)
-		if err == nil && len(answer.Responses) != 1 {
-			err = fmt.Errorf("gubernator: %d answers", len(answer.Responses))
-		}
+		answer, err := g.call(ctx, i, "GetRateLimits", appendText(nil, 1, string(gubernatorRequest(key))))
 		if err != nil {
 			return false, err
 		}
-		r := answer.Responses[0]
-		if r.Error != "" {
-			return false, errors.New("gubernator: " + r.Error)
+		const status, problem, metadata = 1, 5, 6
+		one := []byte(texts(answer)[1])
+		if len(one) == 0 {
+			return false, errors.New("gubernator: no verdict")
+		}
+		if text := texts(one)[problem]; text != "" {
+			return false, errors.New("gubernator: " + text)
 		}
 		owner := i
-		if r.Metadata.Owner != "" { // the daemon has forwarded
+		if texts(one)[metadata] != "" {
 			owner = 1 - i
 		}
 		g.owned[owner].Add(1)
-		return r.Status == "UNDER_LIMIT", nil
+		return numbers(one)[status] == 0, nil
 	}
+}
+
+// call calls a method of daemon i.
+func (g *daemons) call(ctx context.Context, i int, method string, request []byte) (answer []byte, err error) {
+	err = g.conns[i].Invoke(ctx, "/pb.gubernator.V1/"+method, &request, &answer, grpc.ForceCodec(plain{}))
+	return answer, err
 }
 
 func (g *daemons) stop() {
 	for i, s := range g.servers {
+		if g.conns[i] != nil {
+			_ = g.conns[i].Close() // the daemon ends anyway
+		}
 		if s != nil {
-			g.webs[i].CloseIdleConnections()
 			s.stop()
 		}
 	}

@@ -17,7 +17,7 @@ func servers(dir string) []contender {
 	in := func(p peer) string { return filepath.Join(dir, p.path()) }
 	return []contender{
 		{name: gubernator.name, version: gubernator.version, program: gubernator.path(),
-			kind: "leaky bucket of 20, at the key's owner of two daemons", most: bucket(burst),
+			kind: "leaky bucket of 20, at the key's owner of two daemons", most: bucket(burst), own: true,
 			open: func(ctx context.Context, dir string, _ []string) (*deployment, error) {
 				return openGubernator(ctx, dir, in(gubernator))
 			}},
@@ -27,7 +27,7 @@ func servers(dir string) []contender {
 				return openRatelimit(ctx, dir, in(ratelimit), addrs)
 			}},
 		{name: throttlecrab.name, version: throttlecrab.version, program: throttlecrab.path(),
-			kind: "GCRA, burst 20, one server", most: bucket(burst),
+			kind: "GCRA, burst 20, one server", most: bucket(burst), own: true,
 			open: func(ctx context.Context, dir string, _ []string) (*deployment, error) {
 				return openThrottlecrab(ctx, dir, in(throttlecrab))
 			}},
@@ -57,26 +57,14 @@ func (w *web) post(ctx context.Context, url string, in, out any) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	return w.read(req, out)
-}
-
-func (w *web) get(ctx context.Context, url string, out any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	return w.read(req, out)
-}
-
-func (w *web) read(req *http.Request, out any) error {
-	status, body, err := w.do(req)
+	status, answer, err := w.do(req)
 	if err != nil {
 		return err
 	}
 	if status != http.StatusOK {
-		return fmt.Errorf("%s: status %d: %s", req.URL, status, body)
+		return fmt.Errorf("%s: status %d: %s", url, status, answer)
 	}
-	return json.Unmarshal(body, out)
+	return json.Unmarshal(answer, out)
 }
 
 // do returns the whole answer, so that the connection serves the next request.

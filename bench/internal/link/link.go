@@ -13,8 +13,9 @@ import (
 // Link takes connections and carries their bytes to a server and back. A fault closes no connection, so waiting calls
 // get no error. Close it.
 type Link struct {
-	ln net.Listener
-	to string
+	ln     net.Listener
+	to     string
+	cancel context.CancelFunc // ends connecting
 
 	mu      sync.Mutex // guards the fields below
 	mode    Mode
@@ -57,7 +58,8 @@ func New(ctx context.Context, to string) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("link: %w", err)
 	}
-	l := &Link{ln: ln, to: to, changed: make(chan struct{}), wires: map[*wire]bool{}}
+	ctx, cancel := context.WithCancel(ctx)
+	l := &Link{ln: ln, to: to, cancel: cancel, changed: make(chan struct{}), wires: map[*wire]bool{}}
 	l.wait.Go(func() { l.accept(ctx) })
 	return l, nil
 }
@@ -66,19 +68,24 @@ func New(ctx context.Context, to string) (*Link, error) {
 func (l *Link) Addr() string { return l.ln.Addr().String() }
 
 func (l *Link) accept(ctx context.Context) {
-	var dialer net.Dialer
 	for {
 		in, err := l.ln.Accept()
 		if err != nil {
 			return // the link is closed
 		}
-		out, err := dialer.DialContext(ctx, "tcp", l.to)
-		if err != nil {
-			_ = in.Close() // refuses the connection
-			continue
-		}
-		l.join(&wire{in: in, out: out})
+		l.wait.Go(func() { l.connect(ctx, in) })
 	}
+}
+
+// connect connects to the server, beside other connections, because it takes a second if the server's queue is full.
+func (l *Link) connect(ctx context.Context, in net.Conn) {
+	var dialer net.Dialer
+	out, err := dialer.DialContext(ctx, "tcp", l.to)
+	if err != nil {
+		_ = in.Close() // refuses the connection
+		return
+	}
+	l.join(&wire{in: in, out: out})
 }
 
 // join starts what carries the bytes of a connection.
@@ -185,6 +192,7 @@ func (l *Link) Slow(d time.Duration) {
 // Close ends the link and its connections.
 func (l *Link) Close() {
 	_ = l.ln.Close()
+	l.cancel()
 	l.Slow(0) // nothing waits any longer
 	l.mu.Lock()
 	l.closed = true
