@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hotparam/pipeline/bench/internal/link"
+	"github.com/hotparam/pipeline/bench/internal/redisserver"
+)
+
+// The lengths of a run with a fault: healthy before, faulty, and healthy again.
+const (
+	calm   = time.Second
+	faulty = 3 * time.Second
+	after  = 3 * time.Second
+)
+
+// slowness is the time by which each answer of a slow store comes later.
+const slowness = 100 * time.Millisecond
+
+// fault is a way in which the state of a deployment fails.
+type fault struct {
+	name string
+	// strike makes the state fail, and end heals it.
+	strike, end func(ctx context.Context, s state) error
+}
+
+// strikes reports whether a contender has what fails.
+func (f *fault) strikes(c contender) bool {
+	if f.name == failover {
+		return c.cluster
+	}
+	return c.redis || c.own
+}
+
+// failover names the fault of a cluster. All others are of the one process that holds the counts.
+const failover = "failing over"
+
+func faults() []fault {
+	nothing := func(context.Context, state) error { return nil }
+	return []fault{
+		{"slow", func(_ context.Context, s state) error { s.slow(slowness); return nil },
+			func(_ context.Context, s state) error { s.slow(0); return nil }},
+		{"frozen", func(_ context.Context, s state) error { return s.freeze() },
+			func(_ context.Context, s state) error { return s.thaw() }},
+		{"gone", func(_ context.Context, s state) error { s.kill(); return nil },
+			func(ctx context.Context, s state) error { return s.restart(ctx) }},
+		{failover, func(_ context.Context, s state) error { s.kill(); return nil }, nothing},
+	}
+}
+
+// redisState is one Redis behind a link, or the master of a cluster that holds the hot key, which is only killed: a
+// replica takes its place.
+type redisState struct {
+	server *redisserver.Server
+	link   *link.Link
+}
+
+func startRedis(ctx context.Context) (*redisState, error) {
+	server, err := redisserver.Start(ctx, "redis-server")
+	if err != nil {
+		return nil, err
+	}
+	l, err := link.New(ctx, server.Addr)
+	if err != nil {
+		server.Stop()
+		return nil, err
+	}
+	return &redisState{server, l}, nil
+}
+
+func (s *redisState) slow(d time.Duration) { s.link.Slow(d) }
+func (s *redisState) freeze() error        { return s.server.Freeze() }
+func (s *redisState) thaw() error          { return s.server.Thaw() }
+func (s *redisState) kill()                { s.server.Kill() }
+
+func (s *redisState) restart(ctx context.Context) error {
+	if err := s.server.Launch(ctx); err != nil {
+		return err
+	}
+	for s.server.Ping() != nil {
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *redisState) stop() {
+	s.link.Close()
+	s.server.Stop()
+}
+
+// outcome is the result of a contender with a fault.
+type outcome struct {
+	Contender string  `json:"contender"`
+	Fault     string  `json:"fault"`
+	Seconds   float64 `json:"seconds"` // of the fault
+	// Healthy50 and Healthy99 are quantiles of the time to the answer before the fault, in ms, and P50, P99 and Max
+	// those of what was asked during the fault.
+	Healthy50 float64 `json:"healthy_p50_ms"`
+	Healthy99 float64 `json:"healthy_p99_ms"`
+	P50       float64 `json:"p50_ms"`
+	P99       float64 `json:"p99_ms"`
+	Max       float64 `json:"max_ms"`
+	// Undecided is the part of the requests of the fault that got no decision, and Denied the part of the pages.
+	Undecided float64 `json:"undecided"`
+	Denied    float64 `json:"pages_denied"`
+	// Hot is the number of requests for the hot key that were admitted during the fault, and Limit the number that the
+	// limit admits in this time.
+	Hot   int     `json:"hot_admitted"`
+	Limit float64 `json:"hot_limit"`
+	// Recovery is the time after the fault until all got a decision within 100 ms again, in ms; Settled is false if
+	// that had not happened at the end.
+	Recovery float64 `json:"recovery_ms"`
+	Settled  bool    `json:"settled"`
+	First    string  `json:"first_error,omitempty"`
+}
+
+// endure runs a contender with a fault.
+func endure(ctx context.Context, c contender, f fault, root string) (*outcome, error) {
+	dir, err := os.MkdirTemp(root, "run-")
+	if err != nil {
+		return nil, err
+	}
+	d, s, stop, err := deploy(ctx, c, f.name == failover, dir)
+	if err != nil {
+		return nil, fmt.Errorf("limit: %s: %w", c.name, err)
+	}
+	defer stop()
+	var healed time.Duration
+	running := make(chan error, 1)
+	struck := func(began time.Time) {
+		running <- func() error {
+			if err := pause(ctx, time.Until(began.Add(calm))); err != nil {
+				return err
+			}
+			if err := f.strike(ctx, s); err != nil {
+				return err
+			}
+			if err := pause(ctx, time.Until(began.Add(calm+faulty))); err != nil {
+				return err
+			}
+			err := f.end(ctx, s)
+			healed = time.Since(began)
+			return err
+		}()
+	}
+	events := play(ctx, d.doors, failureTraffic(calm+faulty+after), struck)
+	if err := <-running; err != nil {
+		return nil, fmt.Errorf("limit: %s, %s: %w", c.name, f.name, err)
+	}
+	return sumUp(c.name, f.name, events, healed), nil
+}
+
+// deploy starts a contender, with a Redis of its own if it needs one, or a cluster, and makes the connections. It
+// returns the part that can fail.
+func deploy(ctx context.Context, c contender, cluster bool, dir string) (*deployment, state, func(), error) {
+	var addrs []string
+	var s state
+	end, find := func() {}, func() error { return nil }
+	switch {
+	case c.redis && cluster:
+		nodes, err := redisserver.StartCluster(ctx, "redis-server")
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		addrs, end = nodes.Addrs(), nodes.Stop
+		find = func() error {
+			holder, err := nodes.Holder(ctx, "*"+hot+"*")
+			s = &redisState{server: nodes.Nodes[holder]}
+			return err
+		}
+	case c.redis:
+		one, err := startRedis(ctx)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		addrs, end, s = []string{one.link.Addr()}, one.stop, one
+	}
+	d, err := c.open(ctx, dir, addrs)
+	if err != nil {
+		end()
+		return nil, nil, nil, err
+	}
+	stop := func() { d.stop(); end() }
+	if d.state != nil {
+		s = d.state
+	}
+	if err := errors.Join(warm(ctx, d.doors), find()); err != nil {
+		stop()
+		return nil, nil, nil, err
+	}
+	return d, s, stop, nil
+}
+
+// warm asks both doors for the keys until they answer, and then lets the buckets fill again.
+func warm(ctx context.Context, doors [2]ask) error {
+	var err error
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); err = pause(ctx, 50*time.Millisecond) {
+		if err != nil {
+			return err
+		}
+		if err = askAll(ctx, doors); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("it gives no decisions: %w", err)
+	}
+	for _, e := range play(ctx, doors, failureTraffic(time.Second/2), nil) { // opens connections for many callers
+		if e.err != nil {
+			err = e.err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return pause(ctx, 1500*time.Millisecond)
+}
+
+func askAll(ctx context.Context, doors [2]ask) error {
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, door := range doors {
+		for _, key := range []string{hot, crowded} {
+			if _, err := door(within, key, greedy); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sumUp returns the outcome of the events of a run.
+func sumUp(name, fault string, events []event, healed time.Duration) *outcome {
+	var before, during []event
+	for _, e := range events {
+		switch {
+		case e.asked < calm:
+			before = append(before, e)
+		case e.asked < healed:
+			during = append(during, e)
+		}
+	}
+	o := &outcome{Contender: name, Fault: fault, Seconds: (healed - calm).Seconds()}
+	p50, p99, _ := quantiles(before)
+	o.Healthy50, o.Healthy99 = ms(p50), ms(p99)
+	p50, p99, longest := quantiles(during)
+	o.P50, o.P99, o.Max = ms(p50), ms(p99), ms(longest)
+	o.Undecided = float64(failed(during)) / float64(len(during))
+	onHot := of(during, hot)
+	o.Hot, o.Limit = admitted(onHot), burst+rate*o.Seconds
+	n := 0
+	for _, e := range during {
+		if e.key != hot && e.err == nil && !e.allowed {
+			n++
+		}
+		if e.err != nil && o.First == "" {
+			o.First = e.err.Error()
+		}
+	}
+	o.Denied = float64(n) / float64(len(during)-len(onHot))
+	last := recovery(events, healed)
+	o.Recovery, o.Settled = ms(last), last < after-sound*2
+	return o
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

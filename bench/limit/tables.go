@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tables returns the tables of the page.
+func tables(r *results) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nSeed %d, commit %s, %s, Redis %s, %s; load of the machine %s (other work), %s.\n", r.Seed, r.Commit,
+		r.Go, r.Redis, r.Machine, r.Load, r.Took)
+	for _, name := range slices.Sorted(maps.Keys(r.Missing)) {
+		fmt.Fprintf(&b, "Without %s: %s.\n", name, r.Missing[name])
+	}
+	b.WriteString("\n### Contenders\n\n| who | version | limit of 100 a second |\n|---|---|---|\n")
+	for _, f := range r.Contenders {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.Name, f.Version, f.Kind)
+	}
+	r.writeAccuracy(&b)
+	r.writeShares(&b)
+	for _, f := range faults() {
+		r.writeFault(&b, f.name)
+	}
+	return b.String()
+}
+
+func (r *results) writeAccuracy(b *strings.Builder) {
+	b.WriteString("\n### How many pass\n\n| who | most within 0.2 s, of the edges (its algorithm may) | within 1 s " +
+		"| the flood, of what fits | edges, of what fits | below the limit, denied | at random, denied (the bucket) | " +
+		"p50, p99, ms | errors |\n" + strings.Repeat("|---", 9) + "|\n")
+	short, second := slices.Index(stretches, 200*time.Millisecond), slices.Index(stretches, time.Second)
+	for _, a := range r.Accuracy {
+		even, chance := a.tally(below), a.tally(random)
+		fmt.Fprintf(b, "| %s | %d (%.0f) | %d (%.0f) | %.3f | %.2f | %s | %s (%s) | %.1f, %.1f | %d |\n", a.Contender,
+			a.Most[edges][short], a.May[short], a.Most[edges][second], a.May[second], ofFit(a.tally(flooded)),
+			ofFit(a.tally(edges)), percent(even.Asked-even.Admitted, even.Asked),
+			percent(chance.Asked-chance.Admitted, chance.Asked), percent(chance.Asked-chance.Fit, chance.Asked), a.P50,
+			a.P99, a.Errors)
+	}
+}
+
+// ofFit returns the admitted requests of a key by those that an exact bucket admits.
+func ofFit(t tally) float64 { return float64(t.Admitted) / float64(max(t.Fit, 1)) }
+
+func percent(n, of int) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(max(of, 1))) }
+
+func (r *results) writeShares(b *strings.Builder) {
+	b.WriteString("\n### Who passes\n\n| who | readers answered | the reader with the least | the greedy client, a second " +
+		"| the limit is used to |\n|---|---|---|---|---|\n")
+	for _, a := range r.Accuracy {
+		fmt.Fprintf(b, "| %s | %.1f %% | %.0f %% | %.0f | %.3f |\n", a.Contender, 100*a.Readers, 100*a.Worst, a.Greedy,
+			ofFit(a.tally(crowded)))
+	}
+}
+
+func (r *results) writeFault(b *strings.Builder, fault string) {
+	fmt.Fprintf(b, "\n### The store is %s\n\n| who | p50, p99, max, ms (healthy p50, p99) | no decision | pages denied | "+
+		"hot key admitted, of its limit | sound again after | first error |\n|---|---|---|---|---|---|---|\n", fault)
+	for _, o := range r.Faults {
+		if o.Fault != fault {
+			continue
+		}
+		sound := fmt.Sprintf("%.0f ms", o.Recovery)
+		if !o.Settled {
+			sound = "not within " + after.String()
+		}
+		fmt.Fprintf(b, "| %s | %s, %s, %s (%s, %s) | %.1f %% | %.1f %% | %d of %.0f | %s | %s |\n", o.Contender, short(o.P50),
+			short(o.P99), short(o.Max), short(o.Healthy50), short(o.Healthy99), 100*o.Undecided, 100*o.Denied, o.Hot,
+			o.Limit, sound, cut(o.First))
+	}
+}
+
+// short formats a time in ms with two digits or more.
+func short(ms float64) string {
+	if ms >= 10 {
+		return fmt.Sprintf("%.0f", ms)
+	}
+	return fmt.Sprintf("%.1f", ms)
+}
+
+// cut returns the beginning of an error, for a cell.
+func cut(text string) string {
+	text = strings.NewReplacer("|", "/", "\n", " ").Replace(text)
+	if runes := []rune(text); len(runes) > 60 {
+		return string(runes[:60]) + "…"
+	}
+	return text
+}

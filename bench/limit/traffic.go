@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// request is one request of the traffic.
+type request struct {
+	at          time.Duration // after the beginning of the traffic, which is the beginning of a second of the clock
+	key, client string
+}
+
+// event is a request with its answer.
+type event struct {
+	request
+	asked, answered time.Duration // after the beginning of the traffic
+	allowed         bool
+	err             error
+}
+
+// took returns the time from the question to the answer.
+func (e *event) took() time.Duration { return e.answered - e.asked }
+
+// patience is the time after which a caller no longer wants the answer. A library whose default options do not heed
+// the end of a context answers later.
+const patience = time.Second
+
+// ahead is the time between the call of play and the first second of the traffic.
+const ahead = 200 * time.Millisecond
+
+// play asks the doors in turn, each request at its time, however long other answers take. It returns when all have been
+// answered. beside, if there is one, is called when the time of the traffic begins, and runs beside it.
+func play(ctx context.Context, doors [2]ask, traffic []request, beside func(began time.Time)) []event {
+	began := time.Now().Truncate(time.Second).Add(time.Second)
+	if time.Until(began) < ahead {
+		began = began.Add(time.Second)
+	}
+	if beside != nil {
+		go beside(began)
+	}
+	all := make([]event, len(traffic))
+	var running sync.WaitGroup
+	for i, r := range traffic {
+		time.Sleep(time.Until(began.Add(r.at)))
+		e := &all[i]
+		running.Go(func() {
+			within, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			e.request, e.asked = r, time.Since(began)
+			e.allowed, e.err = doors[i%2](within, r.key, r.client)
+			e.answered = time.Since(began)
+		})
+	}
+	running.Wait()
+	return all
+}
+
+// The keys of the traffic that shows accuracy and fairness.
+const (
+	flooded = "topic?id=flooded" // five times the limit, evenly
+	edges   = "topic?id=edges"   // bursts around the ends of seconds
+	below   = "topic?id=below"   // 80 % of the limit, evenly
+	random  = "topic?id=random"  // 80 % of the limit, at random times
+	crowded = "crowd?id=crowded" // one client with five times the limit beside readers with half of it
+)
+
+// readers is the number of readers of the crowded key. Each has readerRate requests a second.
+const (
+	readers    = 25
+	readerRate = 2
+	greedy     = "203.0.113.9"
+)
+
+// accuracyTraffic returns requests for all these keys at once, for a number of seconds.
+func accuracyTraffic(seconds int, seed uint64) []request {
+	chance := rand.New(rand.NewPCG(seed, 1))
+	length := time.Duration(seconds) * time.Second
+	var all []request
+	add := func(key string, perSecond int, client func(i int) string) {
+		every := time.Second / time.Duration(perSecond)
+		for i := range seconds * perSecond {
+			all = append(all, request{time.Duration(i) * every, key, client(i)})
+		}
+	}
+	add(flooded, 5*rate, address)
+	add(below, rate*8/10, address)
+	add(crowded, 5*rate, func(int) string { return greedy })
+	for reader := range readers {
+		phase := time.Duration(chance.Int64N(int64(time.Second / readerRate)))
+		for i := range seconds * readerRate {
+			at := phase + time.Duration(i)*time.Second/readerRate
+			all = append(all, request{at, crowded, address(reader)})
+		}
+	}
+	for at := time.Duration(0); at < length; at += time.Duration(chance.ExpFloat64() * float64(time.Second) / (rate * 0.8)) {
+		all = append(all, request{at, random, address(len(all))})
+	}
+	// Every three seconds a request opens the windows of those that begin with it, and two bursts of nearly the limit
+	// come just before and just behind the end of this second.
+	for at := time.Duration(0); at < length; at += 3 * time.Second {
+		all = append(all, request{at + 5*time.Millisecond, edges, address(0)})
+		for i := range 2 * rate {
+			offset := 905*time.Millisecond + time.Duration(i)*time.Millisecond
+			if i == rate-1 {
+				continue // the first request was one
+			}
+			if i >= rate {
+				offset += 10 * time.Millisecond
+			}
+			all = append(all, request{at + offset, edges, address(i)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b request) int { return int(a.at - b.at) })
+	return all
+}
+
+// The traffic beside a failing store: a hot key with three times its limit, and pages that come once.
+const (
+	hot     = "topic?id=hot"
+	hotRate = 3 * rate
+	pages   = 3 * rate
+)
+
+// failureTraffic returns requests for the hot key and for pages, for d.
+func failureTraffic(d time.Duration) []request {
+	every := time.Second / hotRate
+	var all []request
+	for i := range int(d / every) {
+		at := time.Duration(i) * every
+		all = append(all, request{at, hot, address(i)},
+			request{at + every/2, fmt.Sprintf("page?id=%d", i), address(i)})
+	}
+	return all
+}
+
+// address returns the address of a client, one of a thousand.
+func address(i int) string { return fmt.Sprintf("198.51.%d.%d", 100+i%1000/250, 1+i%250) }
