@@ -79,7 +79,7 @@ func quantiles(events []event) (p50, p99, longest time.Duration) {
 }
 
 // sound is the time within which a healthy deployment answers, with much to spare for the machine.
-const sound = 100 * time.Millisecond
+const sound = 250 * time.Millisecond
 
 // recovery returns the time from the end of a fault to the last question that got no decision, or a late one; 0 if each
 // later question got one in time.

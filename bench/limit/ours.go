@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
-// ourRules limit each topic and each topic with a crowd as if it were hot. A page is cold, so it has no limit, and Redis
+// ourRules limit each topic, and the topic with a crowd, as if it were hot. A page is cold, so it has no limit, and Redis
 // is not asked for it. The budget for Redis is the default of 20 ms; after it a limiter decides by its share.
 var ourRules = fmt.Sprintf(`rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000}, limit: {rate: %[1]d, burst: %[2]d}}
@@ -27,8 +27,8 @@ var ourRules = fmt.Sprintf(`rules:
   - {name: page, match: {path: /page}, params: [id], hot: {rate: 1000000}, limit: {rate: %[1]d, burst: %[2]d}}
 overrides:
   - {resource: topic, rate: %[1]d, burst: %[2]d}
-  - {resource: crowd, rate: %[1]d, burst: %[2]d}
-`, rate, burst)
+  - {key: %[3]q, rate: %[1]d, burst: %[2]d}
+`, rate, burst, crowded)
 
 // ours returns the contender of this project: two sidecars, asked over HTTP.
 func ours(commit string) contender {

@@ -13,6 +13,7 @@ import (
 type request struct {
 	at          time.Duration // after the beginning of the traffic, which is the beginning of a second of the clock
 	key, client string
+	door        int
 }
 
 // event is a request with its answer.
@@ -33,7 +34,19 @@ const patience = time.Second
 // ahead is the time between the call of play and the first second of the traffic.
 const ahead = 200 * time.Millisecond
 
-// play asks the doors in turn, each request at its time, however long other answers take. It returns when all have been
+// timetable sorts requests by their time, and sends those for each key to the two doors in turn.
+func timetable(all []request) []request {
+	slices.SortStableFunc(all, func(a, b request) int { return int(a.at - b.at) })
+	next := map[string]int{}
+	for i := range all {
+		r := &all[i]
+		r.door = next[r.key]
+		next[r.key] = 1 - r.door
+	}
+	return all
+}
+
+// play asks the doors, each request at its time, however long other answers take. It returns when all have been
 // answered. beside, if there is one, is called when the time of the traffic begins, and runs beside it.
 func play(ctx context.Context, doors [2]ask, traffic []request, beside func(began time.Time)) []event {
 	began := time.Now().Truncate(time.Second).Add(time.Second)
@@ -52,7 +65,7 @@ func play(ctx context.Context, doors [2]ask, traffic []request, beside func(bega
 			within, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			e.request, e.asked = r, time.Since(began)
-			e.allowed, e.err = doors[i%2](within, r.key, r.client)
+			e.allowed, e.err = doors[r.door](within, r.key, r.client)
 			e.answered = time.Since(began)
 		})
 	}
@@ -84,7 +97,7 @@ func accuracyTraffic(seconds int, seed uint64) []request {
 	add := func(key string, perSecond int, client func(i int) string) {
 		every := time.Second / time.Duration(perSecond)
 		for i := range seconds * perSecond {
-			all = append(all, request{time.Duration(i) * every, key, client(i)})
+			all = append(all, request{at: time.Duration(i) * every, key: key, client: client(i)})
 		}
 	}
 	add(flooded, 5*rate, address)
@@ -94,16 +107,16 @@ func accuracyTraffic(seconds int, seed uint64) []request {
 		phase := time.Duration(chance.Int64N(int64(time.Second / readerRate)))
 		for i := range seconds * readerRate {
 			at := phase + time.Duration(i)*time.Second/readerRate
-			all = append(all, request{at, crowded, address(reader)})
+			all = append(all, request{at: at, key: crowded, client: address(reader)})
 		}
 	}
 	for at := time.Duration(0); at < length; at += time.Duration(chance.ExpFloat64() * float64(time.Second) / (rate * 0.8)) {
-		all = append(all, request{at, random, address(len(all))})
+		all = append(all, request{at: at, key: random, client: address(len(all))})
 	}
 	// Every three seconds a request opens the windows of those that begin with it, and two bursts of nearly the limit
 	// come just before and just behind the end of this second.
 	for at := time.Duration(0); at < length; at += 3 * time.Second {
-		all = append(all, request{at + 5*time.Millisecond, edges, address(0)})
+		all = append(all, request{at: at + 5*time.Millisecond, key: edges, client: address(0)})
 		for i := range 2 * rate {
 			offset := 905*time.Millisecond + time.Duration(i)*time.Millisecond
 			if i == rate-1 {
@@ -112,11 +125,10 @@ func accuracyTraffic(seconds int, seed uint64) []request {
 			if i >= rate {
 				offset += 10 * time.Millisecond
 			}
-			all = append(all, request{at + offset, edges, address(i)})
+			all = append(all, request{at: at + offset, key: edges, client: address(i)})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b request) int { return int(a.at - b.at) })
-	return all
+	return timetable(all)
 }
 
 // The traffic beside a failing store: a hot key with three times its limit, and pages that come once.
@@ -132,10 +144,10 @@ func failureTraffic(d time.Duration) []request {
 	var all []request
 	for i := range int(d / every) {
 		at := time.Duration(i) * every
-		all = append(all, request{at, hot, address(i)},
-			request{at + every/2, fmt.Sprintf("page?id=%d", i), address(i)})
+		all = append(all, request{at: at, key: hot, client: address(i)},
+			request{at: at + every/2, key: fmt.Sprintf("page?id=%d", i), client: address(i)})
 	}
-	return all
+	return timetable(all)
 }
 
 // address returns the address of a client, one of a thousand.

@@ -103,7 +103,7 @@ func (c *Client) watchWrites(ctx context.Context) {
 }
 
 // reloadEvery is the minimum interval at which a client that meets errors reloads which nodes of a cluster serve which
-// keys. By itself it would do so when its state is ten seconds old, and until then ask a node that is gone.
+// keys. By itself it would do so when its state is a minute old, and until then ask a node that is gone.
 const reloadEvery = 100 * time.Millisecond
 
 // reloader is a hook of a cluster client that reloads the cluster's state when a call fails in a way that another node
