@@ -52,7 +52,7 @@ func TestScore_TellsBucketFromWindows(t *testing.T) {
 		within    int // 0.2 s
 		edges     float64
 		readersIn float64
-	}{{"bucket", tokens, 40, 1, 0.3}, {"windows", fixed, 199, 4.5, 0.4}} {
+	}{{"bucket", tokens, 39, 1, 0.3}, {"windows", fixed, 199, 4.5, 0.4}} {
 		synctest.Test(t, func(t *testing.T) {
 			one := inMemory(c.spec)
 			events := play(t.Context(), [2]ask{one, one}, accuracyTraffic(12, 1), nil)

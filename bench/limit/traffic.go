@@ -117,15 +117,12 @@ func accuracyTraffic(seconds int, seed uint64) []request {
 	// come just before and just behind the end of this second.
 	for at := time.Duration(0); at < length; at += 3 * time.Second {
 		all = append(all, request{at: at + 5*time.Millisecond, key: edges, client: address(0)})
-		for i := range 2 * rate {
-			offset := 905*time.Millisecond + time.Duration(i)*time.Millisecond
-			if i == rate-1 {
-				continue // the first request was one
+		for i := range rate {
+			offset := time.Duration(i) * 900 * time.Microsecond
+			if i > 0 { // the first request was one
+				all = append(all, request{at: at + 904*time.Millisecond + offset, key: edges, client: address(i)})
 			}
-			if i >= rate {
-				offset += 10 * time.Millisecond
-			}
-			all = append(all, request{at: at + offset, key: edges, client: address(i)})
+			all = append(all, request{at: at + 1014*time.Millisecond + offset, key: edges, client: address(i)})
 		}
 	}
 	return timetable(all)
