@@ -20,7 +20,7 @@ type ask func(ctx context.Context, key, client string) (allowed bool, err error)
 type deployment struct {
 	// doors are two clients in this process, or two servers, that share the limits.
 	doors [2]ask
-	// state is what holds the counts. It is nil if that is each door.
+	// state is the process of the deployment that holds the counts. It is nil if that is Redis, or each door.
 	state state
 	stop  func()
 }

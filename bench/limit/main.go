@@ -74,8 +74,7 @@ func run(ctx context.Context, o options) error {
 	missing := fetchPeers(ctx, peers)
 	for _, c := range servers(peers) {
 		if err := missing[c.name]; err != nil {
-			fmt.Fprintf(os.Stderr, "limit: without %s: %v\n", c.name, err)
-			r.Missing[c.name] = err.Error()
+			r.leaveOut(c.name, err)
 			continue
 		}
 		all = append(all, c)
@@ -99,12 +98,16 @@ func (r *results) measure(ctx context.Context, all []contender, o options, root 
 	began := time.Now()
 	traffic := accuracyTraffic(o.seconds, o.seed)
 	for _, c := range all {
-		r.Contenders = append(r.Contenders, facts{c.name, c.version, c.kind})
 		fmt.Fprintf(os.Stderr, "%s: accuracy\n", c.name)
 		a, err := examine(ctx, c, traffic, root)
+		if err != nil && c.name != measure.Ours && ctx.Err() == nil {
+			r.leaveOut(c.name, err) // it may need what this machine does not let it do
+			continue
+		}
 		if err != nil {
 			return err
 		}
+		r.Contenders = append(r.Contenders, facts{c.name, c.version, c.kind})
 		r.Accuracy = append(r.Accuracy, *a)
 	}
 	for _, f := range faults() {
@@ -112,7 +115,7 @@ func (r *results) measure(ctx context.Context, all []contender, o options, root 
 			break
 		}
 		for _, c := range all {
-			if !f.strikes(c) {
+			if !f.strikes(c) || r.Missing[c.name] != "" {
 				continue
 			}
 			fmt.Fprintf(os.Stderr, "%s: the store is %s\n", c.name, f.name)
@@ -126,6 +129,12 @@ func (r *results) measure(ctx context.Context, all []contender, o options, root 
 	r.Load += " to " + measure.Load()
 	r.Took = time.Since(began).Round(time.Second).String()
 	return nil
+}
+
+// leaveOut says that a contender is not compared, and why.
+func (r *results) leaveOut(name string, err error) {
+	fmt.Fprintf(os.Stderr, "limit: without %s: %v\n", name, err)
+	r.Missing[name] = err.Error()
 }
 
 // versionOf returns the version of a module of this program.

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/process"
@@ -86,11 +81,11 @@ type verdict struct {
 
 // askDecide returns a function that asks a sidecar.
 func askDecide(url string) ask {
-	web := newClient()
+	w := newWeb()
 	return func(ctx context.Context, key, client string) (bool, error) {
-		body := fmt.Appendf(nil, `{"method":"GET","uri":"/%s","host":"news.example","ip":%q}`, key, client)
 		var v verdict
-		if err := postJSON(ctx, web, url, body, &v); err != nil {
+		if err := w.post(ctx, url, map[string]string{"method": "GET", "uri": "/" + key, "host": "news.example", "ip": client},
+			&v); err != nil {
 			return false, err
 		}
 		if v.Key != key {
@@ -98,29 +93,4 @@ func askDecide(url string) ask {
 		}
 		return v.Allowed, nil
 	}
-}
-
-// newClient returns a client that keeps its connections open, as many as there are callers.
-func newClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, MaxIdleConnsPerHost: 256,
-	}}
-}
-
-// postJSON sends a body and reads the answer into result.
-func postJSON(ctx context.Context, web *http.Client, url string, body []byte, result any) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := web.Do(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("limit: %s: %s", url, answer.Status)
-	}
-	return json.NewDecoder(answer.Body).Decode(result)
 }
