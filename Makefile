@@ -89,8 +89,9 @@ bench: ## benchmarks of the hot path, with allocations
 	    ./hotparam/limit/ ./internal/hotset/ ./internal/detection/window/ ./internal/deciding/gate/ \
 	    ./internal/serving/middleware/ ./internal/transport/statsd/ ./internal/operator/replay/
 
-benchmark: ## hot keys found by eight ways, on traces of others and attacks (bench/hot); mvn gets two traces; ten minutes
+benchmark: ## hot keys found by eight ways, then limits kept by nine, on traffic of others and attacks; 15 minutes and peers
 	cd bench && $(GO) run ./hot
+	cd bench && $(GO) run ./limit
 
 PEERS = 'inprocess -rounds 3' 'window -rounds 3' 'redis -rounds 3' 'batch -rounds 3' 'udp -rounds 3 -for 2s -exporter ../bin/statsd_exporter' \
     'grpc -rounds 3 -for 1s' 'proxy -rounds 3 -for 1s' 'serve -rounds 3 -for 2s' 'gateways -fast -rounds 3 -for 1s -connections 32' \

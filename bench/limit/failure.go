@@ -114,7 +114,8 @@ type outcome struct {
 	P50       float64 `json:"p50_ms"`
 	P99       float64 `json:"p99_ms"`
 	Max       float64 `json:"max_ms"`
-	// Undecided is the part of the requests of the fault that got no decision, and Denied the part of the pages.
+	// Undecided is the part of the requests of the fault that got no decision, and Denied the part of the pages, each of
+	// which comes once, that was denied.
 	Undecided float64 `json:"undecided"`
 	Denied    float64 `json:"pages_denied"`
 	// Hot is the number of requests for the hot key that were admitted during the fault, and Limit the number that the
@@ -206,39 +207,20 @@ func deploy(ctx context.Context, c contender, cluster bool, dir string) (*deploy
 	return d, s, stop, nil
 }
 
-// warm asks both doors for the keys until they answer, and makes connections for many callers.
+// warm asks both doors, as many callers at a time as there will be, until all answer.
 func warm(ctx context.Context, doors [2]ask) error {
 	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); err = pause(ctx, 50*time.Millisecond) {
-		if err != nil {
-			return err
-		}
-		if err = askAll(ctx, doors); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("it gives no decisions: %w", err)
-	}
-	for _, e := range play(ctx, doors, failureTraffic(time.Second/2), nil) {
-		if e.err != nil {
-			err = e.err
-		}
-	}
-	return err
-}
-
-func askAll(ctx context.Context, doors [2]ask) error {
-	within, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for _, door := range doors {
-		for _, key := range []string{hot, crowded} {
-			if _, err := door(within, key, greedy); err != nil {
-				return err
+	for end := time.Now().Add(20 * time.Second); ; {
+		err = nil
+		for _, e := range play(ctx, doors, failureTraffic(time.Second/2), nil) {
+			if e.err != nil {
+				err = e.err
 			}
 		}
+		if err == nil || time.Now().After(end) || ctx.Err() != nil {
+			return err
+		}
 	}
-	return nil
 }
 
 // sumUp returns the outcome of the events of a run.

@@ -26,7 +26,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.dir, "dir", "limit", "where results.json, the page and the picture are")
-	flag.StringVar(&o.peers, "peers", "../bin/peers", "where the programs of peers are, or are installed")
+	flag.StringVar(&o.peers, "peers", "../bin/_peers", "where the programs of peers are, or are installed")
 	flag.StringVar(&o.only, "only", ".", "only the contenders whose names match, and write nothing")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the random times")
 	flag.IntVar(&o.seconds, "seconds", 12, "the length of the traffic that shows accuracy")

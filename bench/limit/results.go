@@ -66,6 +66,16 @@ func render(dir string, r *results) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("limit: %w", err)
 	}
+	name := filepath.Join(dir, "../../docs/performance.md")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("limit: %w", err)
+	}
+	document, err := measure.WithComputed(string(text), "bench/limit", documentTable(r))
+	if err != nil {
+		return nil, fmt.Errorf("limit: %s: %w", name, err)
+	}
+	files[name] = []byte(document)
 	return files, nil
 }
 

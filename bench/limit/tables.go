@@ -58,19 +58,15 @@ func (r *results) writeShares(b *strings.Builder) {
 }
 
 func (r *results) writeFault(b *strings.Builder, fault string) {
-	fmt.Fprintf(b, "\n### The store is %s\n\n| who | p50, p99, max, ms (healthy p50, p99) | no decision | pages denied | "+
-		"hot key admitted, of its limit | sound again after | first error |\n|---|---|---|---|---|---|---|\n", fault)
+	fmt.Fprintf(b, "\n### The store is %s\n\n| who | p50, p99, max, ms (healthy p50, p99) | no decision | "+
+		"hot key admitted, of its limit | sound again after | first error |\n|---|---|---|---|---|---|\n", fault)
 	for _, o := range r.Faults {
 		if o.Fault != fault {
 			continue
 		}
-		sound := fmt.Sprintf("%.0f ms", o.Recovery)
-		if !o.Settled {
-			sound = "not within " + after.String()
-		}
-		fmt.Fprintf(b, "| %s | %s, %s, %s (%s, %s) | %.1f %% | %.1f %% | %d of %.0f | %s | %s |\n", o.Contender, short(o.P50),
-			short(o.P99), short(o.Max), short(o.Healthy50), short(o.Healthy99), 100*o.Undecided, 100*o.Denied, o.Hot,
-			o.Limit, sound, cut(o.First))
+		fmt.Fprintf(b, "| %s | %s, %s, %s (%s, %s) | %.1f %% | %d of %.0f | %s | %s |\n", o.Contender, short(o.P50),
+			short(o.P99), short(o.Max), short(o.Healthy50), short(o.Healthy99), 100*o.Undecided, o.Hot,
+			o.Limit, o.sound(), cut(o.First))
 	}
 }
 
@@ -89,4 +85,49 @@ func cut(text string) string {
 		return string(runes[:60]) + "…"
 	}
 	return text
+}
+
+// documentTable returns the summary for docs/performance.md.
+func documentTable(r *results) string {
+	var b strings.Builder
+	b.WriteString("| | at most, within 0.2 s around the end of a second | a flood gets, of what fits | readers beside a greedy " +
+		"client | store frozen: p99, no decision | gone: no decision | failing over: no decision, sound again after |\n" +
+		strings.Repeat("|---", 7) + "|\n")
+	for _, a := range r.Accuracy {
+		fmt.Fprintf(&b, "| %s | %d | %.3f | %.0f %% |", a.Contender, a.Most[edges][slices.Index(stretches,
+			200*time.Millisecond)], ofFit(a.tally(flooded)), 100*a.Readers)
+		for _, fault := range []string{"frozen", "gone", failover} {
+			o := r.fault(a.Contender, fault)
+			switch {
+			case o == nil:
+				b.WriteString(" – |")
+			case fault == "frozen":
+				fmt.Fprintf(&b, " %s ms, %.0f %% |", short(o.P99), 100*o.Undecided)
+			case fault == "gone":
+				fmt.Fprintf(&b, " %.0f %% |", 100*o.Undecided)
+			default:
+				fmt.Fprintf(&b, " %.0f %%, %s |", 100*o.Undecided, o.sound())
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// fault returns the outcome of a contender with a fault, or nil if there is none.
+func (r *results) fault(contender, fault string) *outcome {
+	for i := range r.Faults {
+		if o := &r.Faults[i]; o.Contender == contender && o.Fault == fault {
+			return o
+		}
+	}
+	return nil
+}
+
+// sound says when all got decisions again.
+func (o *outcome) sound() string {
+	if !o.Settled {
+		return "not within " + after.String()
+	}
+	return fmt.Sprintf("%.0f ms", o.Recovery)
 }

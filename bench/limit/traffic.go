@@ -141,10 +141,10 @@ func failureTraffic(d time.Duration) []request {
 	var all []request
 	for i := range int(d / every) {
 		at := time.Duration(i) * every
-		all = append(all, request{at: at, key: hot, client: address(i)},
-			request{at: at + every/2, key: fmt.Sprintf("page?id=%d", i), client: address(i)})
+		all = append(all, request{at, hot, address(i), i % 2},
+			request{at + every/2, fmt.Sprintf("page?id=%d", i), address(i), i % 2})
 	}
-	return timetable(all)
+	return all
 }
 
 // address returns the address of a client, one of a thousand.
