@@ -20,7 +20,8 @@ export class Keys {
 
   #press(e) {
     if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented || document.querySelector("dialog[open]")) return;
-    if (e.target.closest?.("input, select, textarea") || !allowed()) return;
+    // The field of a dialog that has just closed has the focus until the page is drawn again.
+    if (e.target.closest?.("input, select, textarea")?.checkVisibility() || !allowed()) return;
     const view = document.querySelector(".view:not([hidden])");
     switch (e.key) {
       case "/": view.querySelector("input[type=search]")?.focus(); break;
