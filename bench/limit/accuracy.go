@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -14,14 +16,17 @@ var stretches = []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 
 // accuracy is the score of a contender without faults.
 type accuracy struct {
 	Contender string  `json:"contender"`
-	P50       float64 `json:"p50_ms"`
+	P50       float64 `json:"p50_ms"` // of admitted requests
 	P99       float64 `json:"p99_ms"`
+	Late99    float64 `json:"late_p99_ms"` // by which requests were sent late
 	Errors    int     `json:"errors"`
 	Keys      []tally `json:"keys"`
 	// Most has for each stretch, in ms, the highest number of requests of one key that were admitted within it, and
 	// May the number that the algorithm may admit.
 	Most map[string][]int `json:"most"`
 	May  []float64        `json:"may"`
+	// Exceeded names each key and stretch for which more were admitted than the algorithm may.
+	Exceeded []string `json:"exceeded,omitempty"`
 	// Readers is the part of the requests of the readers that was admitted beside the greedy client, and Worst that of
 	// the reader with the least. Greedy counts the admitted requests of the greedy client, a second.
 	Readers float64 `json:"readers"`
@@ -48,12 +53,13 @@ func examine(ctx context.Context, c contender, traffic []request, root string) (
 		return nil, fmt.Errorf("limit: %s: %w", c.name, err)
 	}
 	defer stop()
-	return score(c, play(ctx, d.doors, traffic, nil)), nil
+	events := play(ctx, d.doors, traffic, nil)
+	return score(c, events), ctx.Err()
 }
 
 func score(c contender, events []event) *accuracy {
-	a := &accuracy{Contender: c.name, Errors: failed(events), Most: map[string][]int{}}
-	p50, p99, _ := quantiles(events)
+	a := &accuracy{Contender: c.name, Errors: undecided(events), Most: map[string][]int{}, Late99: ms(lateness(events))}
+	p50, p99, _ := quantiles(slices.DeleteFunc(slices.Clone(events), func(e event) bool { return !e.allowed }))
 	a.P50, a.P99 = ms(p50), ms(p99)
 	for _, d := range stretches {
 		a.May = append(a.May, c.most(d))
@@ -62,7 +68,11 @@ func score(c contender, events []event) *accuracy {
 		mine := of(events, key)
 		a.Keys = append(a.Keys, tally{key, len(mine), admitted(mine), fit(mine)})
 		for _, d := range stretches {
-			a.Most[key] = append(a.Most[key], most(mine, d))
+			n := most(mine, d)
+			a.Most[key] = append(a.Most[key], n)
+			if float64(n) > math.Floor(c.most(d)) {
+				a.Exceeded = append(a.Exceeded, fmt.Sprintf("%s: %d in %v", key, n, d))
+			}
 		}
 	}
 	a.share(of(events, crowded))

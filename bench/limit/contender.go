@@ -27,11 +27,11 @@ type deployment struct {
 
 // state is a process that holds the counts of a deployment, and can fail.
 type state interface {
-	slow(d time.Duration)              // each answer comes d later, from now on; 0 ends it
-	freeze() error                     // the process stands still
-	thaw() error                       // and goes on
-	kill()                             // the process ends
-	restart(ctx context.Context) error // and is started again, without what it held
+	slow(d time.Duration)              // makes each answer come d later, from now on; 0 ends it
+	freeze() error                     // makes the process stand still
+	thaw() error                       // lets a frozen process go on
+	kill()                             // ends the process
+	restart(ctx context.Context) error // starts the process again, without the counts
 }
 
 // contender is a limiter that is compared.
@@ -47,6 +47,6 @@ type contender struct {
 	// several. A contender that holds the counts itself gets none.
 	open    func(ctx context.Context, dir string, addrs []string) (*deployment, error)
 	redis   bool // its counts are in Redis
-	cluster bool // which may be a cluster
+	cluster bool // its Redis may be a cluster
 	own     bool // its counts are in a process of its own that can fail while a door still answers
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/redisserver"
 )
 
-// The lengths of a run with a fault: healthy before, faulty, and healthy again.
+// The lengths of a run with a fault: healthy before, faulty, and healthy again. A failover takes its own time.
 const (
 	calm   = time.Second
 	faulty = 3 * time.Second
@@ -23,7 +23,8 @@ const slowness = 100 * time.Millisecond
 
 // fault is a way in which the state of a deployment fails.
 type fault struct {
-	name string
+	name   string
+	length time.Duration // until it is healed
 	// strike makes the state fail, and end heals it.
 	strike, end func(ctx context.Context, s state) error
 }
@@ -41,13 +42,13 @@ const failover = "failing over"
 
 func faults() []fault {
 	return []fault{
-		{"slow", func(_ context.Context, s state) error { s.slow(slowness); return nil },
+		{"slow", faulty, func(_ context.Context, s state) error { s.slow(slowness); return nil },
 			func(_ context.Context, s state) error { s.slow(0); return nil }},
-		{"frozen", func(_ context.Context, s state) error { return s.freeze() },
+		{"frozen", faulty, func(_ context.Context, s state) error { return s.freeze() },
 			func(_ context.Context, s state) error { return s.thaw() }},
-		{"gone", func(_ context.Context, s state) error { s.kill(); return nil },
+		{"gone", faulty, func(_ context.Context, s state) error { s.kill(); return nil },
 			func(ctx context.Context, s state) error { return s.restart(ctx) }},
-		{failover, func(_ context.Context, s state) error { s.kill(); return nil },
+		{failover, 0, func(_ context.Context, s state) error { s.kill(); return nil },
 			func(ctx context.Context, s state) error { return s.restart(ctx) }},
 	}
 }
@@ -107,25 +108,28 @@ type outcome struct {
 	Contender string  `json:"contender"`
 	Fault     string  `json:"fault"`
 	Seconds   float64 `json:"seconds"` // of the fault
-	// Healthy50 and Healthy99 are quantiles of the time to the answer before the fault, in ms, and P50, P99 and Max
-	// those of what was asked during the fault.
+	// Healthy50 and Healthy99 are quantiles of the time to the answer for the hot key before the fault, in ms, and P50,
+	// P99 and Max those of the requests for it that were asked during the fault, errors included.
 	Healthy50 float64 `json:"healthy_p50_ms"`
 	Healthy99 float64 `json:"healthy_p99_ms"`
 	P50       float64 `json:"p50_ms"`
 	P99       float64 `json:"p99_ms"`
 	Max       float64 `json:"max_ms"`
-	// Undecided is the part of the requests of the fault that got no decision, and Denied the part of the pages, each of
-	// which comes once, that was denied.
-	Undecided float64 `json:"undecided"`
-	Denied    float64 `json:"pages_denied"`
-	// Hot is the number of requests for the hot key that were admitted during the fault, and Limit the number that the
-	// limit admits in this time.
-	Hot   int     `json:"hot_admitted"`
-	Limit float64 `json:"hot_limit"`
+	// Undecided and PagesUndecided are the parts of the requests of the fault, for the hot key and for pages, that got
+	// no decision.
+	Undecided      float64 `json:"undecided"`
+	PagesUndecided float64 `json:"pages_undecided"`
+	// Hot and HotAfter are the numbers of requests for the hot key that were admitted during the fault and after it,
+	// and Rate and RateAfter the numbers that the rate alone admits in these times.
+	Hot       int     `json:"hot_admitted"`
+	Rate      float64 `json:"hot_by_rate"`
+	HotAfter  int     `json:"hot_admitted_after"`
+	RateAfter float64 `json:"hot_by_rate_after"`
 	// Recovery is the time after the fault until all got a decision within 250 ms again, in ms; Settled is false if
 	// that had not happened at the end.
 	Recovery float64 `json:"recovery_ms"`
 	Settled  bool    `json:"settled"`
+	Late99   float64 `json:"late_p99_ms"` // by which requests were sent late
 	First    string  `json:"first_error,omitempty"`
 }
 
@@ -150,7 +154,7 @@ func endure(ctx context.Context, c contender, f fault, root string) (*outcome, e
 			if err := f.strike(ctx, s); err != nil {
 				return err
 			}
-			if err := pause(ctx, time.Until(began.Add(calm+faulty))); err != nil {
+			if err := pause(ctx, time.Until(began.Add(calm+f.length))); err != nil {
 				return err
 			}
 			err := f.end(ctx, s)
@@ -161,6 +165,9 @@ func endure(ctx context.Context, c contender, f fault, root string) (*outcome, e
 	events := play(ctx, d.doors, failureTraffic(calm+faulty+after), struck)
 	if err := <-running; err != nil {
 		return nil, fmt.Errorf("limit: %s, %s: %w", c.name, f.name, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	return sumUp(c.name, f.name, events, healed), nil
 }
@@ -199,7 +206,7 @@ func deploy(ctx context.Context, c contender, cluster bool, dir string) (*deploy
 	if d.state != nil {
 		s = d.state
 	}
-	// The counts are sought while they are there, and are gone again, with full buckets, when the traffic begins.
+	// find looks for the key of the hot topic while Redis holds it. The pause lets buckets fill and windows end.
 	if err := errors.Join(warm(ctx, d.doors), find(), pause(ctx, 1500*time.Millisecond)); err != nil {
 		stop()
 		return nil, nil, nil, err
@@ -207,7 +214,7 @@ func deploy(ctx context.Context, c contender, cluster bool, dir string) (*deploy
 	return d, s, stop, nil
 }
 
-// warm asks both doors, as many callers at a time as there will be, until all answer.
+// warm asks both doors, with half a second of the traffic of the faults, until all answer.
 func warm(ctx context.Context, doors [2]ask) error {
 	var err error
 	for end := time.Now().Add(20 * time.Second); ; {
@@ -225,37 +232,44 @@ func warm(ctx context.Context, doors [2]ask) error {
 
 // sumUp returns the outcome of the events of a run.
 func sumUp(name, fault string, events []event, healed time.Duration) *outcome {
-	var before, during []event
+	const length = calm + faulty + after
+	var before, during, later []event // for the hot key
+	pages, lost := 0, 0               // during the fault
+	o := &outcome{Contender: name, Fault: fault, Seconds: (healed - calm).Seconds(), Late99: ms(lateness(events))}
 	for _, e := range events {
+		struck := e.asked >= calm && e.asked < healed
 		switch {
+		case e.key != hot && struck:
+			pages++
+			if e.undecided() {
+				lost++
+			}
+		case e.key != hot:
 		case e.asked < calm:
 			before = append(before, e)
-		case e.asked < healed:
+		case struck:
 			during = append(during, e)
+		default:
+			later = append(later, e)
+		}
+		if struck && e.err != nil && o.First == "" {
+			o.First = e.err.Error()
 		}
 	}
-	o := &outcome{Contender: name, Fault: fault, Seconds: (healed - calm).Seconds()}
 	p50, p99, _ := quantiles(before)
 	o.Healthy50, o.Healthy99 = ms(p50), ms(p99)
 	p50, p99, longest := quantiles(during)
 	o.P50, o.P99, o.Max = ms(p50), ms(p99), ms(longest)
-	o.Undecided = float64(failed(during)) / float64(len(during))
-	onHot := of(during, hot)
-	o.Hot, o.Limit = admitted(onHot), burst+rate*o.Seconds
-	n := 0
-	for _, e := range during {
-		if e.key != hot && e.err == nil && !e.allowed {
-			n++
-		}
-		if e.err != nil && o.First == "" {
-			o.First = e.err.Error()
-		}
-	}
-	o.Denied = float64(n) / float64(len(during)-len(onHot))
+	o.Undecided, o.PagesUndecided = part(undecided(during), len(during)), part(lost, pages)
+	o.Hot, o.Rate = admitted(during), rate*o.Seconds
+	left := length - healed
+	o.HotAfter, o.RateAfter = admitted(later), rate*left.Seconds()
 	last := recovery(events, healed)
-	o.Recovery, o.Settled = ms(last), last < after-sound
+	o.Recovery, o.Settled = ms(last), left > sound && last < left-sound
 	return o
 }
+
+func part(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 

@@ -74,7 +74,8 @@ func (g *daemons) prepare(ctx context.Context, dir, path string) error {
 			"GUBER_ADVERTISE_ADDRESS=" + advertised, "GUBER_PEER_DISCOVERY_TYPE=member-list",
 			"GUBER_MEMBERLIST_ADDRESS=" + members[i], "GUBER_MEMBERLIST_BIND_ADDRESS=" + members[i],
 			"GUBER_LOG_LEVEL=error", "OTEL_TRACES_EXPORTER=none"}
-		s.path, s.args = "unshare", []string{"--uts", "sh", "-c", `hostname "$0" && exec "$1"`, fmt.Sprint("bench", i), path}
+		s.path, s.args = "unshare", []string{"--uts", "sh", "-c", `hostname "$0" && exec "$1"`, fmt.Sprint("bench", i),
+			path}
 		if os.Geteuid() != 0 {
 			s.args = append([]string{"--map-root-user"}, s.args...) // may name a host
 		}

@@ -46,19 +46,22 @@ func fit(events []event) (admitted int) {
 	return admitted
 }
 
-// admitted counts the admitted events, and failed those without a decision.
+// undecided reports whether nobody got a decision: there was an error, or the caller had left.
+func (e *event) undecided() bool { return e.err != nil || e.took() > patience }
+
+// admitted counts the admitted requests, and undecided those without a decision.
 func admitted(events []event) (n int) {
 	for _, e := range events {
-		if e.allowed && e.err == nil {
+		if e.allowed && !e.undecided() {
 			n++
 		}
 	}
 	return n
 }
 
-func failed(events []event) (n int) {
+func undecided(events []event) (n int) {
 	for _, e := range events {
-		if e.err != nil {
+		if e.undecided() {
 			n++
 		}
 	}
@@ -75,7 +78,17 @@ func quantiles(events []event) (p50, p99, longest time.Duration) {
 		took[i] = events[i].took()
 	}
 	slices.Sort(took)
-	return took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
+	return took[len(took)/2], took[(len(took)*99+99)/100-1], took[len(took)-1]
+}
+
+// lateness returns the 99th percentile of the times by which requests were sent late, because the machine was busy.
+func lateness(events []event) time.Duration {
+	late := make([]event, len(events))
+	for i, e := range events {
+		late[i] = event{asked: e.at, answered: e.asked}
+	}
+	_, p99, _ := quantiles(late)
+	return p99
 }
 
 // sound is the time within which a healthy deployment answers, with much to spare for the machine.
@@ -85,7 +98,7 @@ const sound = 250 * time.Millisecond
 // later question got one in time.
 func recovery(events []event, end time.Duration) (last time.Duration) {
 	for _, e := range events {
-		if e.asked > end && (e.err != nil || e.took() > sound) {
+		if e.asked > end && (e.undecided() || e.took() > sound) {
 			last = max(last, e.asked-end)
 		}
 	}

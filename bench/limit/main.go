@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
@@ -31,10 +34,10 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "of the random times")
 	flag.IntVar(&o.seconds, "seconds", 12, "the length of the traffic that shows accuracy")
 	flag.BoolVar(&o.draw, "draw", false, "only write page and picture, from results.json")
-	flag.BoolVar(&o.quick, "quick", false, "three seconds without faults, and write nothing: to see it work")
+	flag.BoolVar(&o.quick, "quick", false, "three seconds without faults, and write nothing: do all contenders start?")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -56,6 +59,12 @@ func run(ctx context.Context, o options) error {
 	if o.quick {
 		o.seconds = 3
 	}
+	if o.seconds < 3 {
+		return errors.New("-seconds: want 3 or more, because a round of the traffic has three")
+	}
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return fmt.Errorf("limit: %w; install Redis or Valkey", err)
+	}
 	root, err := os.MkdirTemp("", "hotparam-limit-")
 	if err != nil {
 		return err
@@ -71,9 +80,9 @@ func run(ctx context.Context, o options) error {
 	r := &results{Seed: o.seed, Machine: measure.Machine(), Load: measure.Load(), Commit: measure.Commit(),
 		Go: runtime.Version(), Redis: versionBy("redis-server", "--version"), Missing: map[string]string{}}
 	all := append([]contender{ours(r.Commit)}, libraries()...)
-	missing := fetchPeers(ctx, peers)
+	missing := fetchPeers(ctx, peers, only)
 	for _, c := range servers(peers) {
-		if err := missing[c.name]; err != nil {
+		if err := missing[c.name]; err != nil && only.MatchString(c.name) {
 			r.leaveOut(c.name, err)
 			continue
 		}
@@ -120,6 +129,10 @@ func (r *results) measure(ctx context.Context, all []contender, o options, root 
 			}
 			fmt.Fprintf(os.Stderr, "%s: the store is %s\n", c.name, f.name)
 			one, err := endure(ctx, c, f, root)
+			if err != nil && c.name != measure.Ours && ctx.Err() == nil {
+				r.leaveOut(c.name+" while the store is "+f.name, err)
+				continue
+			}
 			if err != nil {
 				return err
 			}

@@ -21,6 +21,8 @@ pid {dir}/pid;
 events { worker_connections 4096; }
 http {
   access_log off;
+  client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy; fastcgi_temp_path {dir}/fastcgi;
+  uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
   keepalive_requests 1000000;
   limit_req_zone $arg_key zone=bench:10m rate={rate}r/s;
   limit_req_status 429;

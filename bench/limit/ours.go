@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
-// ourRules limit each topic, and the topic with a crowd, as if it were hot. A page is cold, so it has no limit, and Redis
-// is not asked for it. The budget for Redis is the default of 20 ms; after it a limiter decides by its share.
+// ourRules limit each topic, and the topic with a crowd, as if it were hot. A page is cold, so it has no limit, and
+// Redis is not asked for it. The budget for Redis is the default of 20 ms; after it a limiter decides by its share.
 var ourRules = fmt.Sprintf(`rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000}, limit: {rate: %[1]d, burst: %[2]d}}
   - {name: crowd, match: {path: /crowd}, params: [id], hot: {rate: 1000000},
@@ -27,8 +27,8 @@ overrides:
 
 // ours returns the contender of this project: two sidecars, asked over HTTP.
 func ours(commit string) contender {
-	return contender{name: measure.Ours, version: commit, kind: "token bucket of 20; fair where said", most: bucket(burst),
-		open: openOurs, redis: true, cluster: true}
+	return contender{name: measure.Ours, version: commit, kind: "token bucket of 20; fair for the crowd",
+		most: bucket(burst), open: openOurs, redis: true, cluster: true}
 }
 
 // buildOurs makes the program of this work tree.
@@ -60,8 +60,8 @@ func openOurs(ctx context.Context, dir string, addrs []string) (*deployment, err
 			return nil, err
 		}
 		p, err := process.StartListening(ctx, addr, filepath.Join(dir, "../limiter-sidecar"), "--config", rules,
-			"--redis.addr", strings.Join(addrs, ","), "--decide.listen", addr, "--check.listen", "", "--admin.listen", "",
-			"--sidecar.count", "none")
+			"--redis.addr", strings.Join(addrs, ","), "--decide.listen", addr, "--check.listen", "", "--admin.listen",
+			"", "--sidecar.count", "none")
 		if err != nil {
 			d.stop()
 			return nil, err
@@ -84,8 +84,8 @@ func askDecide(url string) ask {
 	w := newWeb()
 	return func(ctx context.Context, key, client string) (bool, error) {
 		var v verdict
-		if err := w.post(ctx, url, map[string]string{"method": "GET", "uri": "/" + key, "host": "news.example", "ip": client},
-			&v); err != nil {
+		if err := w.post(ctx, url, map[string]string{"method": "GET", "uri": "/" + key, "host": "news.example",
+			"ip": client}, &v); err != nil {
 			return false, err
 		}
 		if v.Key != key {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 )
 
 // peer is a program that is compared. It is installed in a directory of its own, whose name has the version, so that
@@ -19,8 +20,7 @@ type peer struct {
 
 // The programs and their versions. nginx is the one in the PATH.
 var (
-	// Versions of gubernator from v2.21.0 on need Go 1.26.10.
-	gubernator = peer{"gubernator", "v2.13.0", "gubernator",
+	gubernator = peer{"gubernator", "v2.21.0", "gubernator",
 		goInstall("github.com/gubernator-io/gubernator/v2/cmd/gubernator")}
 	// Versions of envoyproxy/ratelimit after v1.4.0 have no tags.
 	ratelimit = peer{"envoyproxy/ratelimit", "v1.4.1-0.20260122083618-3fb702589d36", "service_cmd",
@@ -29,11 +29,14 @@ var (
 	throttlecrab = peer{"throttlecrab-server", "0.4.40", "bin/throttlecrab-server", cargoInstall("throttlecrab-server")}
 )
 
-// fetchPeers installs the programs that are not in dir. It returns the errors of those that cannot be had, by the names
-// of their contenders.
-func fetchPeers(ctx context.Context, dir string) (missing map[string]error) {
+// fetchPeers installs the programs that are not in dir and whose contenders are compared. It returns the errors of
+// programs that cannot be had, by the names of their contenders.
+func fetchPeers(ctx context.Context, dir string, only *regexp.Regexp) (missing map[string]error) {
 	missing = map[string]error{}
 	for _, p := range []peer{gubernator, ratelimit, throttlecrab} {
+		if !only.MatchString(p.name) {
+			continue
+		}
 		if err := p.fetch(ctx, dir); err != nil {
 			missing[p.name] = err
 		}
@@ -74,7 +77,7 @@ func (p peer) fetch(ctx context.Context, dir string) error {
 func goInstall(pkg string) func(context.Context, string, string) *exec.Cmd {
 	return func(ctx context.Context, dir, version string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "nice", "go", "install", "-p", "1", pkg+"@"+version)
-		cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=-trimpath")
+		cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=-trimpath", "GOTOOLCHAIN=auto") // some need a newer Go
 		return cmd
 	}
 }

@@ -29,7 +29,8 @@ func pictures(r *results) map[string]plot.Picture {
 	return map[string]plot.Picture{"../../docs/performance/limit.svg": {
 		Title: "The most requests that pass within a stretch of time",
 		Panels: []plot.Panel{
-			panel("bursts around the ends of seconds", edges, 320), panel("a flood, five times the limit", flooded, 320),
+			panel("bursts around the ends of seconds", edges, 320),
+			panel("a flood, five times the limit", flooded, 320),
 		}}}
 }
 

@@ -18,8 +18,9 @@ func libraries() []contender {
 	return []contender{
 		{name: "redis_rate", version: versionOf("github.com/go-redis/redis_rate/v10"), kind: "GCRA, burst 20",
 			most: bucket(burst), open: twice(openRedisRate), redis: true, cluster: true},
-		{name: "throttled", version: versionOf("github.com/throttled/throttled/v2"), kind: "GCRA, burst 20 behind the first",
-			most: bucket(burst + 1), open: twice(openThrottled), redis: true, cluster: true},
+		{name: "throttled", version: versionOf("github.com/throttled/throttled/v2"),
+			kind: "GCRA, burst 20 behind the first", most: bucket(burst + 1), open: twice(openThrottled), redis: true,
+			cluster: true},
 		{name: "rueidislimiter", version: versionOf("github.com/redis/rueidis/rueidislimiter"),
 			kind: "window from the first request", most: windows, open: twice(openRueidis), redis: true, cluster: true},
 		{name: "INCREX, by a script", version: "of Redis 8.8 and Valkey 9.2", kind: "window from the first request",
@@ -36,13 +37,15 @@ func bucket(size float64) func(time.Duration) float64 {
 func windows(d time.Duration) float64 { return rate * float64((d+time.Second-1)/time.Second+1) }
 
 // twice returns a function that opens two clients.
-func twice(open func(addrs []string) (ask, func(), error)) func(context.Context, string, []string) (*deployment, error) {
+func twice(
+	client func(addrs []string) (ask, func(), error),
+) func(context.Context, string, []string) (*deployment, error) {
 	return func(_ context.Context, _ string, addrs []string) (*deployment, error) {
-		first, stopFirst, err := open(addrs)
+		first, stopFirst, err := client(addrs)
 		if err != nil {
 			return nil, err
 		}
-		second, stopSecond, err := open(addrs)
+		second, stopSecond, err := client(addrs)
 		if err != nil {
 			stopFirst()
 			return nil, err

@@ -27,7 +27,8 @@ func servers(dir string) []contender {
 				return openRatelimit(ctx, dir, in(ratelimit), addrs)
 			}},
 		{name: throttlecrab.name, version: throttlecrab.version, program: throttlecrab.path(),
-			kind: "GCRA, burst 20, one server", most: bucket(burst), own: true,
+			kind: "GCRA, one server, burst 20 of a new key and up to 38 of a known one", most: bucket(2*burst - 2),
+			own: true,
 			open: func(ctx context.Context, dir string, _ []string) (*deployment, error) {
 				return openThrottlecrab(ctx, dir, in(throttlecrab))
 			}},

@@ -6,7 +6,8 @@ import (
 )
 
 // openThrottlecrab starts one throttlecrab-server, because its counts are in its process. Both doors ask it over HTTP.
-// Its max_burst is the number of requests that may come at once, the first among them.
+// Its max_burst is the number of requests that may come at once for a new key, the first among them. A known key that
+// was idle can be 19 intervals behind its rate, beside the 19 that it may be ahead.
 func openThrottlecrab(ctx context.Context, dir, path string) (*deployment, error) {
 	s, _, addrs, err := newServer(dir, path, 1)
 	if err != nil {

@@ -27,8 +27,7 @@ type event struct {
 // took returns the time from the question to the answer.
 func (e *event) took() time.Duration { return e.answered - e.asked }
 
-// patience is the time after which a caller no longer wants the answer. A library whose default options do not heed
-// the end of a context answers later.
+// patience is the time after which a caller no longer wants the answer.
 const patience = time.Second
 
 // ahead is the time between the call of play and the first second of the traffic.
@@ -47,7 +46,7 @@ func timetable(all []request) []request {
 }
 
 // play asks the doors, each request at its time, however long other answers take. It returns when all have been
-// answered. beside, if there is one, is called when the time of the traffic begins, and runs beside it.
+// answered, or ctx has ended. beside, if there is one, is called with the beginning of the traffic, and runs beside it.
 func play(ctx context.Context, doors [2]ask, traffic []request, beside func(began time.Time)) []event {
 	began := time.Now().Truncate(time.Second).Add(time.Second)
 	if time.Until(began) < ahead {
@@ -59,7 +58,10 @@ func play(ctx context.Context, doors [2]ask, traffic []request, beside func(bega
 	all := make([]event, len(traffic))
 	var running sync.WaitGroup
 	for i, r := range traffic {
-		time.Sleep(time.Until(began.Add(r.at)))
+		if pause(ctx, time.Until(began.Add(r.at))) != nil {
+			all = all[:i]
+			break
+		}
 		e := &all[i]
 		running.Go(func() {
 			within, cancel := context.WithTimeout(ctx, patience)
@@ -110,17 +112,18 @@ func accuracyTraffic(seconds int, seed uint64) []request {
 			all = append(all, request{at: at, key: crowded, client: address(reader)})
 		}
 	}
-	for at := time.Duration(0); at < length; at += time.Duration(chance.ExpFloat64() * float64(time.Second) / (rate * 0.8)) {
+	mean := float64(time.Second) / (rate * 0.8)
+	for at := time.Duration(0); at < length; at += time.Duration(chance.ExpFloat64() * mean) {
 		all = append(all, request{at: at, key: random, client: address(len(all))})
 	}
-	// Every three seconds a request opens the windows of those that begin with it, and two bursts of nearly the limit
-	// come just before and just behind the end of this second.
+	// Every three seconds a request opens the window of a limiter whose windows begin with a request, and two bursts of
+	// nearly the limit come just before and just behind the end of this second.
 	for at := time.Duration(0); at < length; at += 3 * time.Second {
 		all = append(all, request{at: at + 5*time.Millisecond, key: edges, client: address(0)})
 		for i := range rate {
-			offset := time.Duration(i) * 900 * time.Microsecond
-			if i > 0 { // the first request was one
-				all = append(all, request{at: at + 904*time.Millisecond + offset, key: edges, client: address(i)})
+			offset := time.Duration(i) * 800 * time.Microsecond
+			if i > 0 { // the opening request is the first of the hundred
+				all = append(all, request{at: at + 914*time.Millisecond + offset, key: edges, client: address(i)})
 			}
 			all = append(all, request{at: at + 1014*time.Millisecond + offset, key: edges, client: address(i)})
 		}

@@ -36,7 +36,7 @@ func Commit() string {
 	}
 	commit := strings.TrimSpace(string(out))
 	if exec.CommandContext(context.Background(), "git", "diff", "--quiet", "HEAD", "--", ":/",
-		":(top,exclude)bench/results", ":(top,exclude)*.md").Run() != nil {
+		":(top,exclude)bench/**/*.json", ":(top,exclude)docs/performance", ":(top,exclude)*.md").Run() != nil {
 		commit += "-dirty"
 	}
 	return commit

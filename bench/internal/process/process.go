@@ -22,9 +22,10 @@ type Process struct {
 	gone chan struct{} // closed when it has ended
 }
 
-// Start runs a program, which is killed when ctx ends. prepare may set up pipes.
+// Start runs a program, which is asked to end by SIGTERM when ctx ends, and killed 5 s later. prepare may set up pipes.
 func Start(ctx context.Context, prepare func(*exec.Cmd), path string, args ...string) (*Process, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, 5*time.Second
 	if prepare != nil {
 		prepare(cmd)
 	}
@@ -40,7 +41,7 @@ func Start(ctx context.Context, prepare func(*exec.Cmd), path string, args ...st
 }
 
 // StartListening starts a program and waits until it takes connections at addr. An error holds the standard error of
-// the program. The program is killed when ctx ends.
+// the program. The program ends with ctx.
 func StartListening(ctx context.Context, addr, path string, args ...string) (*Process, error) {
 	var said bytes.Buffer
 	p, err := Start(ctx, func(cmd *exec.Cmd) { cmd.Stderr = &said }, path, args...)
