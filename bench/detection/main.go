@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -54,11 +52,7 @@ func run(dir, traffic string, seed uint64, draw, quick bool) error {
 	if err != nil || quick {
 		return err
 	}
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("study: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644); err != nil {
+	if err := measure.SaveResults(dir, r); err != nil {
 		return fmt.Errorf("study: %w", err)
 	}
 	return write(dir, r)

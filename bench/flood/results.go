@@ -38,11 +38,7 @@ func readResults(dir string) (*results, error) {
 
 // write writes results.json, and the tables of RESULTS.md.
 func (r *results) write(dir string) error {
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("flood: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644); err != nil {
+	if err := measure.SaveResults(dir, r); err != nil {
 		return fmt.Errorf("flood: %w", err)
 	}
 	name := filepath.Join(dir, "RESULTS.md")

@@ -85,7 +85,7 @@ func run(o options) error {
 		_, err := fmt.Print(tables(r))
 		return err
 	}
-	if err := r.save(o.dir); err != nil {
+	if err := measure.SaveResults(o.dir, r); err != nil {
 		return err
 	}
 	fmt.Print(summary(r))

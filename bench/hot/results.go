@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
 )
@@ -50,15 +47,6 @@ func load(dir string) (*results, error) {
 	return r, nil
 }
 
-// save writes results.json.
-func (r *results) save(dir string) error {
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("hot: %w", err)
-	}
-	return os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644)
-}
-
 // write writes the tables of the page, and the pictures.
 func write(dir string, r *results) error {
 	files, err := render(dir, r)
@@ -74,15 +62,8 @@ func render(dir string, r *results) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hot: %w", err)
 	}
-	name := filepath.Join(dir, "../../docs/performance.md")
-	document, err := os.ReadFile(name)
-	if err != nil {
+	if err := measure.RenderPart(files, dir, "bench/hot", documentTable(r)); err != nil {
 		return nil, fmt.Errorf("hot: %w", err)
 	}
-	text, err := measure.WithComputed(string(document), "bench/hot", documentTable(r))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	files[name] = []byte(text)
 	return files, nil
 }

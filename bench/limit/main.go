@@ -96,7 +96,7 @@ func run(ctx context.Context, o options) error {
 		fmt.Print(tables(r))
 		return nil
 	}
-	if err := r.save(o.dir); err != nil {
+	if err := measure.SaveResults(o.dir, r); err != nil {
 		return err
 	}
 	return write(o.dir, r)

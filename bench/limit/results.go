@@ -1,11 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
@@ -42,15 +39,6 @@ func load(dir string) (*results, error) {
 	return r, nil
 }
 
-// save writes results.json.
-func (r *results) save(dir string) error {
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("limit: %w", err)
-	}
-	return os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644)
-}
-
 // write writes the tables of the page, and the picture.
 func write(dir string, r *results) error {
 	files, err := render(dir, r)
@@ -66,16 +54,9 @@ func render(dir string, r *results) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("limit: %w", err)
 	}
-	name := filepath.Join(dir, "../../docs/performance.md")
-	text, err := os.ReadFile(name)
-	if err != nil {
+	if err := measure.RenderPart(files, dir, "bench/limit", documentTable(r)); err != nil {
 		return nil, fmt.Errorf("limit: %w", err)
 	}
-	document, err := measure.WithComputed(string(text), "bench/limit", documentTable(r))
-	if err != nil {
-		return nil, fmt.Errorf("limit: %s: %w", name, err)
-	}
-	files[name] = []byte(document)
 	return files, nil
 }
 

@@ -25,6 +25,15 @@ func LoadResults(dir string, results any) error {
 	return nil
 }
 
+// SaveResults writes results.json of a folder.
+func SaveResults(dir string, results any) error {
+	text, err := json.MarshalIndent(results, "", " ")
+	if err != nil {
+		return fmt.Errorf("results.json: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644)
+}
+
 // RenderPage returns the page of a folder with its tables and the pictures, by the names of their files.
 func RenderPage[P interface{ SVG() []byte }](dir, name, tables string,
 	pictures map[string]P) (map[string][]byte, error) {
@@ -42,6 +51,22 @@ func RenderPage[P interface{ SVG() []byte }](dir, name, tables string,
 		files[filepath.Join(dir, picture)] = p.SVG()
 	}
 	return files, nil
+}
+
+// RenderPart adds docs/performance.md to the files of a folder of this module, with the part that a program, such as
+// bench/flood, computes for it.
+func RenderPart(files map[string][]byte, dir, program, text string) error {
+	name := filepath.Join(dir, "../../docs/performance.md")
+	before, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	after, err := WithComputed(string(before), program, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	files[name] = []byte(after)
+	return nil
 }
 
 // WriteFiles writes files by their names.
