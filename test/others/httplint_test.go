@@ -56,6 +56,7 @@ type message struct {
 	Status int         `json:"status"`
 	Fields [][2]string `json:"fields"`
 	Body   []byte      `json:"body"`
+	At     int64       `json:"at"` // time of the response, in seconds since 1970
 }
 
 // exchange sends a request on a connection of its own and returns the response as it was sent.
@@ -79,7 +80,7 @@ func exchange(addr, method, target string, fields ...string) (m message, err err
 	if err != nil {
 		return m, err
 	}
-	m = message{Method: method, Target: target, Body: []byte{}}
+	m = message{Method: method, Target: target, Body: []byte{}, At: time.Now().Unix()}
 	lines, _, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
 	for _, line := range strings.Split(string(lines), "\r\n")[1:] {
 		name, value, _ := strings.Cut(line, ":")

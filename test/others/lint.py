@@ -1,9 +1,8 @@
 """Judges responses by httplint. Reads one JSON document a line: {"name", "method", "target", "status", "fields": [[name,
-value], ...], "body"}, the body in base64, and writes {"name", "notes"}, with the notes that are a warning or worse."""
+value], ...], "body", "at"}, the body in base64 and the time in seconds, and writes {"name", "notes"}, with the notes that are a warning or worse."""
 import base64
 import json
 import sys
-import time
 
 from httplint import HttpRequestLinter, HttpResponseLinter, levels
 
@@ -21,7 +20,7 @@ for line in sys.stdin:
     request.process_request_topline(message["method"].encode(), message["target"].encode(), b"1.1")
     request.process_headers([])
     request.finish_content(True, [])
-    response = HttpResponseLinter(start_time=time.time())
+    response = HttpResponseLinter(start_time=message["at"])
     response.request, response.is_head_response = request, message["method"] == "HEAD"
     response.process_response_topline(b"1.1", str(message["status"]).encode(), b"")
     response.process_headers([(n.encode(), v.encode("latin-1")) for n, v in message["fields"]])

@@ -146,13 +146,17 @@ func allowedOf(t *testing.T, suite string) map[string]string {
 	return reasons
 }
 
-// moduleOf returns the version of a module of go.mod, and its folder in the cache of modules.
+// moduleOf returns the version of a module of go.mod, and its folder in the cache of modules. The module may have to be
+// downloaded first, because compiling the suites needs only some of the modules.
 func moduleOf(t *testing.T, path string) (version, dir string) {
 	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "go", "mod", "download", path).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", path, err, out)
+	}
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", path).Output()
 	version, dir, ok := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if err != nil || !ok || dir == "" {
-		t.Fatalf("%s: %v: %s: go mod download fetches it", path, err, out)
+		t.Fatalf("%s: %v: %s", path, err, out)
 	}
 	return version, dir
 }
