@@ -27,8 +27,8 @@ type accuracy struct {
 	May  []float64        `json:"may"`
 	// Exceeded names each key and stretch for which more were admitted than the algorithm may.
 	Exceeded []string `json:"exceeded,omitempty"`
-	// Readers is the part of the requests of the readers that was admitted beside the greedy client, and Worst that of
-	// the reader with the least. Greedy counts the admitted requests of the greedy client, a second.
+	// Readers is the part of the requests of the readers that was admitted beside the greedy client, and Worst the part
+	// of the reader with the least. Greedy counts the admitted requests of the greedy client, a second.
 	Readers float64 `json:"readers"`
 	Worst   float64 `json:"worst_reader"`
 	Greedy  float64 `json:"greedy"`

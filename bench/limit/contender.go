@@ -13,7 +13,7 @@ const (
 )
 
 // ask asks for one decision about a request for a key by a client. The client is an IP address, which only a fair limit
-// uses. An error is no decision: the caller of the limiter has to know by itself what to do with the request.
+// uses. With an error there is no decision, and the caller of the limiter has to decide about the request by itself.
 type ask func(ctx context.Context, key, client string) (allowed bool, err error)
 
 // deployment is a running limiter. Stop it.

@@ -8,5 +8,5 @@
 //
 // It needs redis-server in the PATH, and nginx there to compare it. Other programs are installed into -peers when it
 // first runs: two with go, and one with cargo, which needs protoc. Gubernator needs unshare and the right to name a
-// host. A contender that cannot be had is left out, and the page says so.
+// host. A contender that cannot be had is left out, and the page names it.
 package main

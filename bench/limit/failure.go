@@ -108,8 +108,8 @@ type outcome struct {
 	Contender string  `json:"contender"`
 	Fault     string  `json:"fault"`
 	Seconds   float64 `json:"seconds"` // of the fault
-	// Healthy50 and Healthy99 are quantiles of the time to the answer for the hot key before the fault, in ms, and P50,
-	// P99 and Max those of the requests for it that were asked during the fault, errors included.
+	// Healthy50 and Healthy99 are quantiles of the time to the answer for the hot key before the fault, in ms. P50, P99
+	// and Max are of the requests for it that were asked during the fault, errors included.
 	Healthy50 float64 `json:"healthy_p50_ms"`
 	Healthy99 float64 `json:"healthy_p99_ms"`
 	P50       float64 `json:"p50_ms"`

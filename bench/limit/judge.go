@@ -46,7 +46,7 @@ func fit(events []event) (admitted int) {
 	return admitted
 }
 
-// undecided reports whether nobody got a decision: there was an error, or the caller had left.
+// undecided reports whether the caller got no decision, because there was an error or the caller had left.
 func (e *event) undecided() bool { return e.err != nil || e.took() > patience }
 
 // admitted counts the admitted requests, and undecided those without a decision.

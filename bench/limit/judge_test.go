@@ -102,7 +102,7 @@ func TestFit_EqualsTokenBucket(t *testing.T) {
 	})
 }
 
-// Only what was asked and answered within a stretch counts for it.
+// Only requests that were asked and answered within a stretch count for it.
 func TestMost_CountsWhatIsSure(t *testing.T) {
 	t.Parallel()
 	const s = time.Second

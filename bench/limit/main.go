@@ -110,7 +110,7 @@ func (r *results) measure(ctx context.Context, all []contender, o options, root 
 		fmt.Fprintf(os.Stderr, "%s: accuracy\n", c.name)
 		a, err := examine(ctx, c, traffic, root)
 		if err != nil && c.name != measure.Ours && ctx.Err() == nil {
-			r.leaveOut(c.name, err) // it may need what this machine does not let it do
+			r.leaveOut(c.name, err) // it may need rights that there are not here
 			continue
 		}
 		if err != nil {
@@ -144,7 +144,7 @@ func (r *results) measure(ctx context.Context, all []contender, o options, root 
 	return nil
 }
 
-// leaveOut says that a contender is not compared, and why.
+// leaveOut records the reason why a contender is not compared.
 func (r *results) leaveOut(name string, err error) {
 	fmt.Fprintf(os.Stderr, "limit: without %s: %v\n", name, err)
 	r.Missing[name] = err.Error()

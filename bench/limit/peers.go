@@ -25,7 +25,7 @@ var (
 	// Versions of envoyproxy/ratelimit after v1.4.0 have no tags.
 	ratelimit = peer{"envoyproxy/ratelimit", "v1.4.1-0.20260122083618-3fb702589d36", "service_cmd",
 		goInstall("github.com/envoyproxy/ratelimit/src/service_cmd")}
-	// The crate needs protoc, whatever protocols are used.
+	// The crate needs protoc for its protocol gRPC, also if that is not used.
 	throttlecrab = peer{"throttlecrab-server", "0.4.40", "bin/throttlecrab-server", cargoInstall("throttlecrab-server")}
 )
 

@@ -22,7 +22,7 @@ type server struct {
 	args  []string
 	env   []string
 	addr  string // it listens at
-	log   string // file with what it says
+	log   string // file of its output
 	links []*link.Link
 	*process.Process
 }
@@ -49,7 +49,7 @@ func (s *server) start(ctx context.Context) error {
 	})
 }
 
-// await waits until the program is ready, or stops it. An error holds what it has said.
+// await waits until the program is ready, or stops it. An error holds its output.
 func (s *server) await(ready func() error) error {
 	err := s.Await(ready)
 	if err == nil {

@@ -106,8 +106,8 @@ func openRueidis(addrs []string) (ask, func(), error) {
 	}, client.Close, nil
 }
 
-// increx does what INCREX key UBOUND limit EX 1 ENX does: it adds one unless the sum would exceed the limit, and gives
-// a key that has no end the end of a second. It returns the number that was added.
+// increx is the command INCREX key UBOUND limit EX 1 ENX as a script. It adds one unless the sum would exceed the
+// limit, and lets a key that has no end expire after a second. It returns the number that was added.
 var increx = redis.NewScript(`
 local sum = tonumber(redis.call('GET', KEYS[1]) or 0)
 if sum + 1 > tonumber(ARGV[1]) then return 0 end

@@ -50,7 +50,7 @@ func (r *results) writeAccuracy(b *strings.Builder) {
 	}
 }
 
-// ofFit returns the admitted requests of a key by those that an exact bucket admits.
+// ofFit returns the number of admitted requests of a key, divided by the number that an exact bucket admits.
 func ofFit(t tally) float64 { return float64(t.Admitted) / float64(max(t.Fit, 1)) }
 
 func percent(n, of int) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(max(of, 1))) }

@@ -61,8 +61,8 @@ export class HistoryView {
     if (++this.#polls % (this.#step > 60 ? 6 : 1) === 0) this.#ask(false);
   }
 
-  // ask fetches the time that is shown. fresh is true if a person has just chosen it; then its picture ends a mark in the
-  // picture before it.
+  // ask fetches the time that is shown. fresh is true if a person has just chosen it; its picture then ends a mark in
+  // the picture before it.
   async #ask(fresh) {
     const asked = ++this.#asked, s = this.#span;
     try {
