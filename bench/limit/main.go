@@ -89,6 +89,9 @@ func run(ctx context.Context, o options) error {
 		all = append(all, c)
 	}
 	all = slices.DeleteFunc(all, func(c contender) bool { return !only.MatchString(c.name) })
+	if len(all) == 0 {
+		return fmt.Errorf("-only: no contender matches %q", o.only)
+	}
 	if err := r.measure(ctx, all, o, root); err != nil {
 		return err
 	}
