@@ -11,7 +11,7 @@ import (
 // tables returns the tables of the page.
 func tables(r *results) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nSeed %d, commit %s, %s, Redis %s, %s; load of the machine %s (before and after), %s. "+
+	fmt.Fprintf(&b, "\nSeed %d, commit %s, %s, Redis %s, %s.\nLoad of the machine %s (before and after), %s.\n"+
 		"Requests were sent up to %.1f ms late (99th percentile, worst run).\n", r.Seed, r.Commit,
 		r.Go, r.Redis, r.Machine, r.Load, r.Took, r.late())
 	for _, name := range slices.Sorted(maps.Keys(r.Missing)) {
