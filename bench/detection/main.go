@@ -38,7 +38,7 @@ func main() {
 
 func run(dir, traffic string, seed uint64, draw, quick bool) error {
 	if draw {
-		r, err := load(dir)
+		r, err := measure.LoadResults[results](dir)
 		if err != nil {
 			return err
 		}
@@ -110,14 +110,6 @@ func study(seed uint64, part float64, traffic string) (*results, error) {
 // costly holds the streams whose cost is measured.
 var costly = map[string]bool{"Zipf 1.0, 1 M keys": true, "Zipf 1.0, 10 M keys": true,
 	"flood, 10 M keys once each": true}
-
-func load(dir string) (*results, error) {
-	r := new(results)
-	if err := measure.LoadResults(dir, r); err != nil {
-		return nil, fmt.Errorf("study: %w", err)
-	}
-	return r, nil
-}
 
 // write writes the pictures and the tables of the page.
 func write(dir string, r *results) error {

@@ -14,7 +14,7 @@ import (
 // The page and the pictures equal the files that the present code makes of the results.
 func TestPageAndPicturesFitTheResults(t *testing.T) {
 	t.Parallel()
-	r, err := load(".")
+	r, err := measure.LoadResults[results](".")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func main() {
 func run(o options) error {
 	switch {
 	case o.draw:
-		r, err := load(o.dir)
+		r, err := measure.LoadResults[results](o.dir)
 		if err != nil {
 			return err
 		}

@@ -39,14 +39,6 @@ type row struct {
 	score
 }
 
-func load(dir string) (*results, error) {
-	r := new(results)
-	if err := measure.LoadResults(dir, r); err != nil {
-		return nil, fmt.Errorf("hot: %w", err)
-	}
-	return r, nil
-}
-
 // write writes the tables of the page, and the pictures.
 func write(dir string, r *results) error {
 	files, err := render(dir, r)

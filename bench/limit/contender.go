@@ -41,8 +41,6 @@ type contender struct {
 	kind    string // the algorithm, with its parameters, for readers
 	// most returns the highest number of requests that its algorithm may admit in a stretch of d.
 	most func(d time.Duration) float64
-	// program is the name of the program in the directory of peers, or "" for a library.
-	program string
 	// open starts a deployment whose counts are in a Redis at addrs, which are the nodes of a cluster if they are
 	// several. A contender that holds the counts itself gets none.
 	open    func(ctx context.Context, dir string, addrs []string) (*deployment, error)

@@ -46,7 +46,7 @@ func main() {
 
 func run(ctx context.Context, o options) error {
 	if o.draw {
-		r, err := load(o.dir)
+		r, err := measure.LoadResults[results](o.dir)
 		if err != nil {
 			return err
 		}

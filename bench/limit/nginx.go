@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -78,11 +77,4 @@ func askNginx(w *web, addr string) ask {
 		}
 		return status == http.StatusOK, nil
 	}
-}
-
-// nginxVersion returns what nginx says, or "" if there is none.
-func nginxVersion() string {
-	said, _ := exec.CommandContext(context.Background(), "nginx", "-v").CombinedOutput() // it is missing then
-	_, version, _ := strings.Cut(strings.TrimSpace(string(said)), "/")
-	return version
 }

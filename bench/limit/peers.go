@@ -29,11 +29,14 @@ var (
 	throttlecrab = peer{"throttlecrab-server", "0.4.40", "bin/throttlecrab-server", cargoInstall("throttlecrab-server")}
 )
 
+// installed holds the programs that fetchPeers installs.
+var installed = []peer{gubernator, ratelimit, throttlecrab}
+
 // fetchPeers installs the programs that are not in dir and whose contenders are compared. It returns the errors of
 // programs that cannot be had, by the names of their contenders.
 func fetchPeers(ctx context.Context, dir string, only *regexp.Regexp) (missing map[string]error) {
 	missing = map[string]error{}
-	for _, p := range []peer{gubernator, ratelimit, throttlecrab} {
+	for _, p := range installed {
 		if !only.MatchString(p.name) {
 			continue
 		}

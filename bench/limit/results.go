@@ -31,14 +31,6 @@ type facts struct {
 	Kind    string `json:"kind"`
 }
 
-func load(dir string) (*results, error) {
-	r := new(results)
-	if err := measure.LoadResults(dir, r); err != nil {
-		return nil, fmt.Errorf("limit: %w", err)
-	}
-	return r, nil
-}
-
 // write writes the tables of the page, and the picture.
 func write(dir string, r *results) error {
 	files, err := render(dir, r)

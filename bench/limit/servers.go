@@ -16,23 +16,23 @@ import (
 func servers(dir string) []contender {
 	in := func(p peer) string { return filepath.Join(dir, p.path()) }
 	return []contender{
-		{name: gubernator.name, version: gubernator.version, program: gubernator.path(),
+		{name: gubernator.name, version: gubernator.version,
 			kind: "leaky bucket of 20, at the key's owner of two daemons", most: bucket(burst), own: true,
 			open: func(ctx context.Context, dir string, _ []string) (*deployment, error) {
 				return openGubernator(ctx, dir, in(gubernator))
 			}},
-		{name: ratelimit.name, version: ratelimit.version, program: ratelimit.path(),
+		{name: ratelimit.name, version: ratelimit.version,
 			kind: "fixed window of a second", most: windows, redis: true, cluster: true,
 			open: func(ctx context.Context, dir string, addrs []string) (*deployment, error) {
 				return openRatelimit(ctx, dir, in(ratelimit), addrs)
 			}},
-		{name: throttlecrab.name, version: throttlecrab.version, program: throttlecrab.path(),
+		{name: throttlecrab.name, version: throttlecrab.version,
 			kind: "GCRA, one server, burst 20 of a new key and up to 38 of a known one", most: bucket(2*burst - 2),
 			own: true,
 			open: func(ctx context.Context, dir string, _ []string) (*deployment, error) {
 				return openThrottlecrab(ctx, dir, in(throttlecrab))
 			}},
-		{name: "nginx", version: nginxVersion(), kind: "leaky bucket, burst 20 behind the first, one server",
+		{name: "nginx", version: versionBy("nginx", "-v"), kind: "leaky bucket, burst 20 behind the first, one server",
 			most: bucket(burst + 1),
 			open: func(ctx context.Context, dir string, _ []string) (*deployment, error) {
 				return openNginx(ctx, dir)

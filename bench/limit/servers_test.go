@@ -20,8 +20,10 @@ func TestServers_LimitAndComeBack(t *testing.T) {
 	}
 	for _, c := range servers(dir) {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := os.Stat(filepath.Join(dir, c.program)); err != nil {
-				t.Skip(err)
+			for _, p := range installed {
+				if _, err := os.Stat(filepath.Join(dir, p.path())); p.name == c.name && err != nil {
+					t.Skip(err)
+				}
 			}
 			var addrs []string
 			if c.redis {

@@ -81,7 +81,7 @@ func (f *figures) execute(name, text string) (string, error) {
 
 var computed = regexp.MustCompile(`(?s)<!-- computed: bench/\w+ -->\n.*?<!-- end -->`)
 
-// keepComputed returns the page with the parts that other programs have written into the page as it was.
+// keepComputed returns the page with the parts that other programs have written into the former page.
 func keepComputed(page, before string) string {
 	parts := map[string]string{}
 	for _, part := range computed.FindAllString(before, -1) {

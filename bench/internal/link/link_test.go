@@ -46,7 +46,7 @@ func TestSlow_KeepsTheOrder(t *testing.T) {
 func TestSlow_DoesNotBlockOtherConnections(t *testing.T) {
 	l := open(t)
 	l.Slow(delay)
-	const conns = 10
+	const conns = 100 // one after the other they would take far longer than a machine stands still
 	var all [conns]net.Conn
 	for i := range all {
 		all[i] = dial(t, l)
@@ -106,7 +106,7 @@ func TestClose_DoesNotWaitForSlowAnswers(t *testing.T) {
 	l.Close()
 }
 
-// open opens a link to a server that repeats all it hears.
+// open opens a link to a server that sends all bytes back.
 func open(t *testing.T) *Link {
 	return opened(t, func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
 }

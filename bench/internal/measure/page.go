@@ -13,16 +13,18 @@ import (
 
 // A benchmark with a page has results.json in its folder, and makes the tables of RESULTS.md and its pictures from it.
 
-// LoadResults reads results.json of a folder into results.
-func LoadResults(dir string, results any) error {
-	text, err := os.ReadFile(filepath.Join(dir, "results.json"))
+// LoadResults returns results.json of a folder.
+func LoadResults[R any](dir string) (*R, error) {
+	name := filepath.Join(dir, "results.json")
+	text, err := os.ReadFile(name)
 	if err != nil {
-		return fmt.Errorf("%w; measure first, without -draw", err)
+		return nil, fmt.Errorf("%w; measure first, without -draw", err)
 	}
+	results := new(R)
 	if err := json.Unmarshal(text, results); err != nil {
-		return fmt.Errorf("results.json: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return nil
+	return results, nil
 }
 
 // SaveResults writes results.json of a folder.

@@ -52,7 +52,7 @@ func NewReport(name string, peers ...string) *Report {
 	return r
 }
 
-// Write prints the sheets, and saves the report if the flag says so.
+// Write prints the sheets, and saves the report if -save is set.
 func (r *Report) Write(sheets ...*Sheet) error {
 	for _, s := range sheets {
 		if err := s.Write(os.Stdout); err != nil {
